@@ -1,0 +1,48 @@
+# Everything goes into .venv; PYTHON chooses the interpreter that makes it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup demo test test-slow lint types bench results-core format clean
+
+help: ## Show this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: $(STAMP) ## Make .venv with the program and its tools
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("hindsight needs Python 3.11 or newer; set PYTHON=...") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: setup ## Watch HPG learn bit flipping while GCPG falls behind
+	$(BIN)/python scripts/demo.py
+
+test: setup lint types ## All tests, linters and type checks
+	$(BIN)/python -m pytest -n 2
+
+test-slow: setup ## Real learning runs, some minutes
+	$(BIN)/python -m pytest -m slow
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: setup
+	$(BIN)/mypy
+
+bench: setup ## Speed, as ratios to the published code
+	$(BIN)/python benchmarks/speed.py
+
+results-core: setup ## The core learning results beside the paper's (hours; goes on where it stopped)
+	$(BIN)/python scripts/results_core.py
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""Agents: pure functions that act and learn."""

@@ -1,0 +1,76 @@
+"""Active goals: the goals that an episode reached, whatever it set out for."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Key
+
+from hindsight.agents.distinct import distinct_rows
+from hindsight.core.episodes import Episodes
+from hindsight.core.goals import GoalSet
+from hindsight.environments.interface import Environment
+
+
+def active_goals(environment: Environment, episodes: Episodes, cap: int | None, key: Key[Array, ""]) -> GoalSet:
+    """The distinct goals with p(g) > 0 that the episodes of a batch reached, pooled.
+
+    With a cap, each episode puts forward at most that many of its own, drawn uniformly without replacement.
+    """
+    batch_size, times = episodes.actions.shape
+    achieved = episodes.achieved_goals[:, 1:]
+    probabilities = jax.vmap(jax.vmap(environment.goal_probability))(achieved)
+    chosen = episodes.taken & (probabilities > 0)
+    if cap is not None and cap < times:
+        chosen = _draw(achieved, chosen, cap, key)
+    limit = _limit(environment, batch_size, times if cap is None else min(cap, times))
+    pooled = distinct_rows(achieved.reshape(batch_size * times, -1), chosen.ravel(), limit)
+    goals = pooled.rows.reshape(limit, *achieved.shape[2:])
+    return GoalSet(
+        goals=goals,
+        probabilities=jnp.where(pooled.present, jax.vmap(environment.goal_probability)(goals), 0),
+        present=pooled.present,
+    )
+
+
+def pursued_goals(environment: Environment, episodes: Episodes) -> GoalSet:
+    """The pursued goal of each episode, as a goal set with one goal for each episode."""
+    goals = episodes.pursued_goals
+    return GoalSet(goals, jax.vmap(environment.goal_probability)(goals), jnp.ones(goals.shape[0], bool))
+
+
+def rewards_of_goals(
+    environment: Environment, episodes: Episodes, goals: GoalSet
+) -> tuple[Float[Array, "goal episode time"], Bool[Array, "goal episode time"]]:
+    """The reward of each action under each goal, and which actions are decisions under that goal.
+
+    Under a goal an episode is over once it has reached it: later actions bring no reward, and are no decisions.
+    """
+    times = jnp.arange(1, episodes.actions.shape[1] + 1)
+
+    def under_goal(goal: Array) -> tuple[Array, Array]:
+        def arrive(achieved: Array, time: Array) -> tuple[Array, Array]:
+            return environment.reached(achieved, goal), environment.reward(achieved, goal, time)
+
+        reached, rewards = jax.vmap(jax.vmap(arrive), in_axes=(0, None))(episodes.achieved_goals[:, 1:], times)
+        first = jnp.where(jnp.any(reached, axis=1), jnp.argmax(reached, axis=1) + 1, times[-1])
+        decides = episodes.taken & (times[None] <= first[:, None])
+        return jnp.where(decides, rewards, 0), decides
+
+    rewards, decides = jax.vmap(under_goal)(goals.goals)
+    return jnp.where(goals.present[:, None, None], rewards, 0), decides & goals.present[:, None, None]
+
+
+def _draw(achieved: Array, chosen: Array, cap: int, key: Key[Array, ""]) -> Bool[Array, "episode time"]:
+    """A uniformly random choice of `cap` distinct goals in each episode, each marked where it first occurs."""
+    episodes, times = chosen.shape
+    flat = achieved.reshape(episodes, times, -1)
+    same = jnp.all(flat[:, :, None] == flat[:, None, :], axis=-1) & chosen[:, None, :]
+    earlier = jnp.tril(jnp.ones((times, times), bool), k=-1)
+    fresh = chosen & ~jnp.any(same & earlier[None], axis=2)
+    lots = jnp.where(fresh, jax.random.uniform(key, fresh.shape), -1)
+    threshold = jax.lax.top_k(lots, cap)[0][:, -1:]
+    return fresh & (lots >= threshold)
+
+
+def _limit(environment: Environment, batch_size: int, per_episode: int) -> int:
+    most = batch_size * per_episode
+    return most if environment.state_limit is None else min(most, environment.state_limit)

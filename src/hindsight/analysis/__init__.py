@@ -1,0 +1,1 @@
+"""Statistics and pictures of finished jobs; statistics never plot and plots never compute."""

@@ -1,0 +1,102 @@
+"""Figures of learning curves, drawn without a display and without global state."""
+
+import io
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+from hindsight.analysis.statistics import Curve
+
+Format = Literal["png", "svg", "pdf"]
+
+# Okabe and Ito's colours, which stay apart for colour-blind readers; without their yellow, too faint on white.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Five styles beside seven colours, so that thirty-five curves differ in one or the other; dots are for the optimum.
+_STYLES: tuple[Any, ...] = ("solid", (0, (6, 2)), (0, (6, 2, 1.5, 2)), (0, (3, 1.5)), (0, (9, 2, 1.5, 2, 1.5, 2)))
+_INK = "#333333"
+_FAINT = "#8A8A8A"
+
+
+def learning_curves(curves: Mapping[str, Curve], title: str, best_return: float | None) -> Figure:
+    """Average return against training batches, with each curve's 95 % interval shaded."""
+    figure = Figure(figsize=(8.6, 4.2), facecolor="white", layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12))
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    for index, (name, curve) in enumerate(curves.items()):
+        _draw_curve(axes, name, curve, index)
+    if best_return is not None:
+        axes.axhline(best_return, color=_FAINT, linestyle="dotted", linewidth=1.6, label="best possible", zorder=1)
+    _dress(axes, title)
+    _add_legend(axes)
+    return figure
+
+
+def figure_bytes(figure: Figure, format: Format = "png") -> bytes:
+    """The figure as the content of a file; the same figure always gives the same bytes."""
+    dated = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None, "Producer": None}}
+    buffer = io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "hindsight"}):
+        figure.savefig(buffer, format=format, dpi=160, metadata=dated[format])
+    return buffer.getvalue()
+
+
+def _draw_curve(axes: Axes, name: str, curve: Curve, index: int) -> None:
+    colour = _COLOURS[index % len(_COLOURS)]
+    style = _STYLES[index % len(_STYLES)]
+    axes.fill_between(curve.batches, curve.low, curve.high, color=colour, alpha=0.16, linewidth=0, zorder=2)
+    axes.plot(
+        curve.batches,
+        curve.mean,
+        color=colour,
+        linestyle=style,
+        linewidth=1.9,
+        marker="o" if len(curve.batches) == 1 else None,  # a line through one point is invisible
+        label=f"{name} ({_count(curve.runs)})",
+        zorder=3,
+    )
+
+
+def _count(runs: int) -> str:
+    if runs == 0:
+        return "no run finished"
+    return "1 run" if runs == 1 else f"{runs} runs"
+
+
+def _dress(axes: Axes, title: str) -> None:
+    axes.set_title(title, loc="left", color=_INK, fontsize=12, fontweight="bold", pad=10)
+    axes.set_xlabel("training batches", color=_INK)
+    axes.set_ylabel("average return", color=_INK)
+    axes.margins(x=0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.grid(axis="y", color="#E4E4E4", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=_INK, length=3)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(_FAINT)
+
+
+def _add_legend(axes: Axes) -> None:
+    if not axes.get_legend_handles_labels()[1]:
+        return
+    # Beside the axes: within them, some set of curves would always run underneath it.
+    legend = axes.legend(
+        loc="upper left",
+        bbox_to_anchor=(1.02, 1.0),
+        borderaxespad=0,
+        frameon=False,
+        labelcolor=_INK,
+        handlelength=3.2,
+        labelspacing=0.6,
+        fontsize=9.5,
+        title="mean over runs, 95 % interval",
+        title_fontsize=8.5,
+        alignment="left",
+    )
+    legend.get_title().set_color(_FAINT)

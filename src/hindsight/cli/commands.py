@@ -1,0 +1,131 @@
+"""The commands: each a frozen dataclass whose fields are its arguments, with a method `run`."""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any
+
+from tyro.conf import FlagCreatePairsOff, Positional, arg
+
+from hindsight.training.settings import Ended, Horizon, Settings
+
+PAPER = "(default: the paper's)"
+Count = Annotated[int | None, arg(metavar="INT", help_behavior_hint=PAPER)]
+Switch = FlagCreatePairsOff[bool]
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train an agent into a run folder. What is not given is the paper's setting for the environment and batch size."""
+
+    environment: Annotated[Positional[str], arg(metavar="ENVIRONMENT")]
+    """Such as bit-flipping-8, empty-room, four-rooms, or grid:maze.txt; `hindsight environments` lists them."""
+    method: str = "hpg"
+    """Such as hpg or gcpg; `hindsight methods` lists them."""
+    batch_size: int = 16
+    """Episodes collected for each update."""
+    batches: Count = None
+    """Updates in each run."""
+    evaluate_every: Count = None
+    """Batches between evaluations; must divide the number of batches."""
+    evaluation_episodes: Count = None
+    """Greedy episodes in each evaluation."""
+    learning_rate: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: the best found)")] = None
+    """Adam's step size for the policy."""
+    baseline_learning_rate: float = 1e-3
+    """Adam's step size for the baseline, where the method has one."""
+    runs: int = 1
+    """Independent runs, trained side by side."""
+    seed: int = 0
+    """Seed of the first run; the others follow it one by one."""
+    hidden_layers: tuple[int, ...] = (256, 256)
+    """Width of each hidden layer of the networks."""
+    max_active_goals: Count = None
+    """Active goals drawn from each episode; all of them, where the paper takes all."""
+    horizon: Horizon = "paper"
+    """paper: reaching the pursued goal ends the episode. full: the agent acts on to the horizon (unbiased)."""
+    ended: Ended = "drop"
+    """What an ended episode adds to the normaliser. drop: nothing (as published). carry: its last ratio."""
+    output: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: a new one below runs/)")] = None
+    """Where the run goes."""
+    resume: Switch = False
+    """Go on with the run in the output folder, to the very same numbers as without the stop."""
+    json: Switch = False
+    """Print one machine-readable summary on standard output."""
+    map: Annotated[str | None, arg(metavar="FILE", help_behavior_hint="(for grid only)")] = None
+    """The map file: lines of '#' (wall), '.' (free) and 'S' (start)."""
+
+    def run(self) -> None:
+        """Train, with progress on standard error."""
+        from hindsight.cli.train import run_train
+
+        run_train(self)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The settings that the user chose."""
+        names = [field.name for field in fields(Settings)]
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Evaluate the greedy policies of a run folder on fresh episodes."""
+
+    folder: Annotated[Positional[Path], arg(metavar="RUN")]
+    """A folder that `hindsight train` made."""
+    episodes: int = 1000
+    """Episodes for each policy."""
+    seed: int = 12345
+    """Seed of the episodes."""
+    json: Switch = False
+    """Print the results as JSON."""
+
+    def run(self) -> None:
+        """Evaluate and print a table."""
+        from hindsight.cli.inspect import run_evaluate
+
+        run_evaluate(self)
+
+
+@dataclass(frozen=True)
+class Render:
+    """Show greedy episodes of a run folder: text in the terminal and an animated GIF."""
+
+    folder: Annotated[Positional[Path], arg(metavar="RUN")]
+    """A folder that `hindsight train` made."""
+    policy: int = 0
+    """Which of the folder's runs to show."""
+    episodes: int = 5
+    """Episodes to show."""
+    seed: int = 12345
+    """Seed of the episodes."""
+    output: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: policy.gif in the folder)")] = None
+    """The GIF to write."""
+
+    def run(self) -> None:
+        """Play, print and draw."""
+        from hindsight.cli.inspect import run_render
+
+        run_render(self)
+
+
+@dataclass(frozen=True)
+class Environments:
+    """List the environments."""
+
+    def run(self) -> None:
+        """Print a table."""
+        from hindsight.cli.inspect import list_environments
+
+        list_environments()
+
+
+@dataclass(frozen=True)
+class Methods:
+    """List the methods."""
+
+    def run(self) -> None:
+        """Print a table."""
+        from hindsight.cli.inspect import list_methods
+
+        list_methods()

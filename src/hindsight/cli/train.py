@@ -1,0 +1,180 @@
+"""`hindsight train`: resolve the settings, train with live progress, leave a picture and a summary."""
+
+import itertools
+import json
+import sys
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from hindsight.agents.registry import find_method
+from hindsight.analysis.figures import figure_bytes, learning_curves
+from hindsight.analysis.statistics import learning_curve
+from hindsight.cli.commands import Train
+from hindsight.cli.compilation import keep_compiled_programs
+from hindsight.cli.progress import TrainingProgress
+from hindsight.core.errors import HindsightError
+from hindsight.environments.registry import specify
+from hindsight.experiments.job import SETTINGS, Job, load_job, run_job
+from hindsight.experiments.paper import default_settings, paper_result, paper_settings
+from hindsight.records.evaluations import summary
+from hindsight.records.files import write_atomically, write_json
+from hindsight.training.state import Snapshot
+
+
+def run_train(command: Train) -> None:
+    """Train as the command says."""
+    keep_compiled_programs()
+    job = resolve(command)
+    folder = command.output or _new_folder(job)
+    console = Console(stderr=True)
+    console.print(f"Training {job.settings.method} on {job.environment.id} into {folder}", highlight=False)
+    stopwatch = Stopwatch(job.settings.runs)
+    with TrainingProgress(job.settings.batches, console, job.settings.method) as progress:
+        progress.note("compiling")
+
+        def report(snapshot: Snapshot) -> None:
+            stopwatch.note(snapshot.batch)
+            returns = summary(snapshot.evaluations.final_return)
+            progress.update(
+                snapshot.batch,
+                _number(returns["mean"]),
+                _number(returns["std"]),
+                stopwatch.updates_per_second,
+                len(snapshot.failures),
+            )
+            latest.append(snapshot)
+
+        def tick(batch: int) -> None:
+            stopwatch.note(batch)
+            returns = summary(latest[-1].evaluations.final_return)
+            progress.update(
+                batch,
+                _number(returns["mean"]),
+                _number(returns["std"]),
+                stopwatch.updates_per_second,
+                len(latest[-1].failures),
+            )
+
+        latest: list[Snapshot] = []
+        try:
+            snapshot = run_job(job, folder, command.resume, report, tick)
+        except KeyboardInterrupt:
+            batch = latest[-1].batch if latest else 0
+            progress_so_far = f"{batch} of {job.settings.batches} batches"
+            raise HindsightError(
+                f"Interrupted after {progress_so_far}; add --resume --output {folder} to go on."
+            ) from None
+    result = summarise(job, snapshot, stopwatch.updates_per_second)
+    write_json(folder / "summary.json", result)
+    draw(job, snapshot, folder)
+    for failure in snapshot.failures:
+        console.print(f"Run {failure.run} (seed {failure.seed}) failed in batch {failure.batch}: {failure.cause}.")
+    if command.json:
+        print(json.dumps(result))
+    else:
+        print_summary(result, job, folder)
+    if len(snapshot.failures) == job.settings.runs:
+        raise HindsightError("Every run failed; a smaller learning rate may help.")
+
+
+def resolve(command: Train) -> Job:
+    """The job that a command asks for: what is not given comes from the folder to resume, or from the paper."""
+    environment = specify(command.environment, **({"map": command.map} if command.map else {}))
+    find_method(command.method)
+    if command.resume and command.output is None:
+        raise HindsightError("--resume needs --output: the folder of the run to go on with.")
+    if command.resume and command.output and (command.output / SETTINGS).exists():
+        held = load_job(command.output)
+        defaults = Train(command.environment)
+        chosen = {name: value for name, value in command.given.items() if value != getattr(defaults, name)}
+        return Job(environment, replace(held.settings, **chosen))
+    return Job(environment, default_settings(environment.id, command.given))
+
+
+class Stopwatch:
+    """Updates per second over all runs, not counting the compilation before the first evaluation."""
+
+    def __init__(self, runs: int):
+        self._runs = runs
+        self._first: tuple[int, float] | None = None
+        self._last = (0, 0.0)
+
+    def note(self, batch: int) -> None:
+        """Note that so many batches are done now."""
+        self._last = (batch, time.monotonic())
+        self._first = self._first or self._last
+
+    @property
+    def updates_per_second(self) -> float:
+        """The mean speed so far."""
+        if self._first is None or self._last[1] <= self._first[1]:
+            return 0.0
+        return self._runs * (self._last[0] - self._first[0]) / (self._last[1] - self._first[1])
+
+
+def summarise(job: Job, snapshot: Snapshot, updates_per_second: float) -> dict[str, Any]:
+    """The machine-readable summary of a finished job."""
+    evaluations = snapshot.evaluations
+    return {
+        "environment": job.environment.id,
+        "method": job.settings.method,
+        "settings": asdict(job.settings),
+        "average_performance": summary(evaluations.average_performance),
+        "final_return": summary(evaluations.final_return),
+        "success_rate": summary(evaluations.final_success_rate),
+        "episodes": int(evaluations.episodes[-1]),
+        "updates_per_second": round(updates_per_second, 2),
+        "failed_runs": [asdict(failure) for failure in snapshot.failures],
+    }
+
+
+def draw(job: Job, snapshot: Snapshot, folder: Path) -> None:
+    """Leave the learning curve as a picture."""
+    curves = {job.settings.method: learning_curve(snapshot.evaluations)}
+    title = f"{job.environment.id}, batch size {job.settings.batch_size}"
+    write_atomically(folder / "learning-curve.png", figure_bytes(learning_curves(curves, title, None)))
+
+
+def print_summary(result: dict[str, Any], job: Job, folder: Path) -> None:
+    """A small table for people, with the paper's value where there is one."""
+    table = Table(title=f"{result['method']} on {result['environment']}, batch size {job.settings.batch_size}")
+    table.add_column(f"{job.settings.batches} batches, {job.settings.runs} run(s)")
+    table.add_column("mean ± std", justify="right")
+    rows = {
+        "average performance": result["average_performance"],
+        "final return": result["final_return"],
+        "final success rate": result["success_rate"],
+    }
+    for name, value in rows.items():
+        table.add_row(name, _mean_and_std(value["mean"], value["std"]))
+    paper = paper_result(job.environment.id, job.settings.method, job.settings.batch_size)
+    settings = paper_settings(job.environment.id, job.settings.batch_size)
+    if paper and settings:
+        name = f"the paper's average performance, {settings['batches']} batches"
+        table.add_row(name, _mean_and_std(paper.mean, paper.std))
+    console = Console()
+    console.print(table)
+    console.print(f"In {folder}: learning-curve.png, evaluations.csv, checkpoint.npz", highlight=False, soft_wrap=True)
+    console.print(f"Next: hindsight render {folder}", highlight=False, soft_wrap=True)
+    sys.stdout.flush()
+
+
+def _mean_and_std(mean: float | None, std: float | None) -> str:
+    return "no run finished" if mean is None or std is None else f"{mean:.2f} ± {std:.2f}"
+
+
+def _number(value: float | None) -> float:
+    return np.nan if value is None else value
+
+
+def _new_folder(job: Job) -> Path:
+    """A folder below runs/ that does not exist yet."""
+    base = f"{job.environment.id}-{job.settings.method}-batch{job.settings.batch_size}"
+    candidates = itertools.chain([base], (f"{base}-{number}" for number in itertools.count(2)))
+    return next(path for name in candidates if not (path := Path("runs") / name).exists())

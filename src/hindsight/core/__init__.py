@@ -1,0 +1,1 @@
+"""Data that every layer shares: episodes, goal sets, and the error that a user sees."""

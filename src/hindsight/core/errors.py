@@ -1,0 +1,16 @@
+"""Errors meant for people: one sentence that names the wrong value, the allowed ones and the nearest match."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class HindsightError(ValueError):
+    """A mistake in what the user asked for, or damage found on disk; its message is one clear sentence."""
+
+
+def unknown(kind: str, name: str, options: Iterable[str]) -> HindsightError:
+    """The error for a name that is not registered, with the nearest match first."""
+    options = list(options)
+    nearest = get_close_matches(name, options, n=1, cutoff=0.4)
+    hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
+    return HindsightError(f"There is no {kind} '{name}'.{hint} Known: {', '.join(options)}.")

@@ -1,0 +1,1 @@
+"""Goal environments written in JAX, so that whole episodes compile."""

@@ -1,0 +1,116 @@
+"""Environments by name: `make("bit-flipping", bits=8)`, `make("four-rooms")`, `make("grid:maze.txt")`."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from hindsight.core.errors import HindsightError, unknown
+from hindsight.environments.bit_flipping import BitFlipping
+from hindsight.environments.grid_world import empty_room, four_rooms, parse_map_file
+from hindsight.environments.interface import Environment
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of the registry."""
+
+    build: Callable[..., Environment]
+    summary: str
+    options: Mapping[str, Any]
+    """The options that `make` takes for this environment, each with its default (None where one must be given)."""
+    suffix: str | None = None
+    """The option that a number behind the name sets: `bit-flipping-8` has 8 bits."""
+
+
+ENVIRONMENTS: Mapping[str, Entry] = MappingProxyType(
+    {
+        "bit-flipping": Entry(
+            BitFlipping,
+            "Toggle one bit at a time to turn zeros into a given string; bit-flipping-8, bit-flipping-16, ...",
+            {"bits": 8},
+            suffix="bits",
+        ),
+        "empty-room": Entry(
+            empty_room,
+            "Walk from the upper left corner of an 11x11 room to a given cell; empty-room-20, ...",
+            {"size": 11},
+            suffix="size",
+        ),
+        "four-rooms": Entry(
+            four_rooms,
+            "Walk from a random corner through doors to a given cell; one action in five is random.",
+            {"slip": 0.2},
+        ),
+        "grid": Entry(
+            parse_map_file,
+            "A map of your own from a text file ('#' wall, '.' free, 'S' start): grid:maze.txt.",
+            {"text": None},
+        ),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Specification:
+    """All that it takes to build an environment again, fit for a settings file."""
+
+    name: str
+    options: Mapping[str, Any]
+
+    @property
+    def id(self) -> str:
+        """A short name, the paper's where the paper has one: `bit-flipping-8`, `empty-room`, `four-rooms`."""
+        entry = ENVIRONMENTS[self.name]
+        if entry.suffix is None or (self.name != "bit-flipping" and dict(self.options) == dict(entry.options)):
+            return self.name
+        return f"{self.name}-{self.options[entry.suffix]}"
+
+    def build(self) -> Environment:
+        """The environment itself."""
+        return ENVIRONMENTS[self.name].build(**self.options)
+
+
+def specify(name: str, **options: Any) -> Specification:
+    """Complete a name and options as `make` takes them; the file of a map is read here."""
+    if name.startswith("grid:"):
+        name, options = "grid", {"map": name.removeprefix("grid:"), **options}
+    sized = re.fullmatch(r"(?P<base>.*?)-(?P<size>\d+)", name)
+    if sized and (entry := ENVIRONMENTS.get(sized["base"])) and entry.suffix:
+        if entry.suffix in options:
+            raise HindsightError(f"'{name}' already sets {entry.suffix}.")
+        name, options = sized["base"], {entry.suffix: int(sized["size"]), **options}
+    if name not in ENVIRONMENTS:
+        raise unknown("environment", name, ENVIRONMENTS)
+    if name == "grid" and "map" in options:
+        options = {"text": _read_map(options["map"])}
+    known = ENVIRONMENTS[name].options
+    for option in options:
+        if option not in known:
+            raise unknown(f"option of {name}", option, known)
+    complete = {**known, **options}
+    if name == "grid" and complete["text"] is None:
+        raise HindsightError("The environment 'grid' needs a map file: grid:PATH.")
+    return Specification(name, complete)
+
+
+def make(name: str, **options: Any) -> Environment:
+    """Build an environment by name.
+
+    A number behind the name sets the size (`bit-flipping-16`), a path behind `grid:` names the map file.
+
+    >>> make("bit-flipping", bits=8).horizon
+    9
+    """
+    return specify(name, **options).build()
+
+
+def _read_map(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError as error:
+        raise HindsightError(f"The map file '{path}' cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise HindsightError(f"The map file '{path}' is not text.") from None

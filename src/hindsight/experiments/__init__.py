@@ -1,0 +1,1 @@
+"""Experiments: the paper's settings, and training jobs that live in a folder."""

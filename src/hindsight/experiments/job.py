@@ -1,0 +1,174 @@
+"""A training job that lives in a folder: settings, versions, evaluations and a checkpoint, safe against any kill."""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hindsight.core.errors import HindsightError
+from hindsight.environments.registry import Specification
+from hindsight.experiments.train import policies
+from hindsight.records.checkpoints import load_checkpoint, save_checkpoint
+from hindsight.records.evaluations import Evaluations
+from hindsight.records.files import read_json, write_atomically, write_json
+from hindsight.records.versions import versions
+from hindsight.training.loop import initial_states, training
+from hindsight.training.settings import Settings
+from hindsight.training.state import Snapshot, state_from_arrays, state_to_arrays
+
+SETTINGS, VERSIONS, EVALUATIONS, CHECKPOINT = "settings.json", "versions.json", "evaluations.csv", "checkpoint.npz"
+
+
+@dataclass(frozen=True)
+class Job:
+    """An environment and the settings to train on it with."""
+
+    environment: Specification
+    settings: Settings
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of a settings file."""
+        environment = {"name": self.environment.name, "options": dict(self.environment.options)}
+        return {"environment": environment, "settings": asdict(self.settings)}
+
+    @classmethod
+    def from_json(cls, content: Any, source: Path) -> "Job":
+        """The inverse of `to_json`."""
+        try:
+            settings = dict(content["settings"])
+            settings["hidden_layers"] = tuple(settings["hidden_layers"])
+            environment = Specification(content["environment"]["name"], content["environment"]["options"])
+            return cls(environment, Settings(**settings))
+        except (KeyError, TypeError) as error:
+            raise HindsightError(f"'{source}' is not a settings file of this version: {error}.") from None
+
+
+def load_job(folder: Path) -> Job:
+    """The job that a folder holds."""
+    if not (folder / SETTINGS).exists():
+        raise HindsightError(f"'{folder}' holds no run: it has no {SETTINGS}.")
+    return Job.from_json(read_json(folder / SETTINGS), folder / SETTINGS)
+
+
+def load_snapshot(folder: Path, job: Job) -> Snapshot:
+    """The newest state of the job in a folder, from its checkpoint."""
+    arrays, metadata = load_checkpoint(folder / CHECKPOINT)
+    # A longer run of the same job may go on from here, so the number of batches is no part of the comparison.
+    if _without_batches(metadata.get("job", {})) != _without_batches(job.to_json()):
+        raise HindsightError(f"'{folder / CHECKPOINT}' belongs to other settings than '{folder / SETTINGS}'.")
+    recorded = {name.removeprefix("evaluations/"): array for name, array in arrays.items() if name.startswith("e")}
+    states = {name.removeprefix("states/"): array for name, array in arrays.items() if name.startswith("states/")}
+    template = initial_states(job.environment.build(), job.settings)
+    return Snapshot(state_from_arrays(template, states), Evaluations(**recorded))
+
+
+def load_policies(folder: Path) -> list[Any]:
+    """The policy of each run in a folder."""
+    job = load_job(folder)
+    return policies(job.environment.build(), job.settings, load_snapshot(folder, job))
+
+
+def run_job(
+    job: Job,
+    folder: Path,
+    resume: bool = False,
+    report: Callable[[Snapshot], None] = lambda snapshot: None,
+    tick: Callable[[int], None] = lambda batch: None,
+    seconds_between_checkpoints: float = 5.0,
+) -> Snapshot:
+    """Train a job into a folder, and call `report` after each evaluation and `tick` every few seconds.
+
+    The checkpoint is replaced as a whole, so a kill at any moment leaves a folder from which `resume` goes on to the
+    very same numbers.
+    """
+    with _claimed(folder):
+        snapshot = _prepare(job, folder, resume)
+        saved = snapshot
+        last_save = time.monotonic()
+        if snapshot is not None:
+            report(snapshot)
+        try:
+            for newest in training(job.environment.build(), job.settings, snapshot=snapshot, tick=tick):
+                snapshot = newest
+                report(snapshot)
+                if time.monotonic() - last_save >= seconds_between_checkpoints:
+                    _save(job, folder, snapshot)
+                    saved, last_save = snapshot, time.monotonic()
+        finally:
+            # An interruption (Ctrl-C) comes through here too: nothing that was evaluated is lost.
+            if snapshot is not None and snapshot is not saved:
+                _save(job, folder, snapshot)
+    assert snapshot is not None
+    return snapshot
+
+
+def _prepare(job: Job, folder: Path, resume: bool) -> Snapshot | None:
+    """Write the settings of a new job, or find where an old one stopped."""
+    if not (folder / SETTINGS).exists():
+        if (folder / CHECKPOINT).exists():
+            raise HindsightError(f"'{folder}' has a {CHECKPOINT} but no {SETTINGS}: choose another output folder.")
+        write_json(folder / SETTINGS, job.to_json())
+        write_json(folder / VERSIONS, versions())
+        return None
+    held = load_job(folder)
+    if difference := describe_difference(held, job):
+        raise HindsightError(f"'{folder}' already holds a different run ({difference}): choose another output folder.")
+    if not resume:
+        raise HindsightError(f"'{folder}' already holds this run: add --resume to go on, or choose another folder.")
+    if held != job:
+        write_json(folder / SETTINGS, job.to_json())
+    write_json(folder / VERSIONS, versions())
+    return load_snapshot(folder, job) if (folder / CHECKPOINT).exists() else None
+
+
+def describe_difference(held: Job, wanted: Job) -> str:
+    """The first setting in which two jobs differ, or nothing; going on for more batches is no difference."""
+    if held.environment != wanted.environment:
+        return f"environment {held.environment.id}, not {wanted.environment.id}"
+    for field in fields(Settings):
+        old, new = getattr(held.settings, field.name), getattr(wanted.settings, field.name)
+        if old != new and not (field.name == "batches" and new > old):
+            return f"{field.name} {old}, not {new}"
+    return ""
+
+
+def _save(job: Job, folder: Path, snapshot: Snapshot) -> None:
+    states = {f"states/{name}": array for name, array in state_to_arrays(snapshot.states).items()}
+    recorded = {
+        f"evaluations/{field.name}": np.asarray(getattr(snapshot.evaluations, field.name))
+        for field in fields(Evaluations)
+    }
+    save_checkpoint(folder / CHECKPOINT, {**states, **recorded}, {"job": job.to_json()})
+    write_atomically(folder / EVALUATIONS, snapshot.evaluations.to_csv().encode())
+
+
+def _without_batches(content: Any) -> str:
+    plain = json.loads(json.dumps(content))
+    plain.get("settings", {}).pop("batches", None)
+    return json.dumps(plain, sort_keys=True)
+
+
+@contextmanager
+def _claimed(folder: Path) -> Iterator[None]:
+    """Keep a second writer out of the folder; the claim ends with the process, however it ends."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise HindsightError(f"The output folder '{folder}' cannot be used: {error.strerror}.") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise HindsightError(f"Another process is writing to '{folder}'.") from None
+    try:
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,71 @@
+"""The paper's settings and results, and the settings that a job has where nothing else is said."""
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from hindsight.core.errors import HindsightError
+from hindsight.training.settings import Settings
+
+LEARNING_RATES: dict[tuple[str, int, str], float] = {}
+"""The best of the paper's policy learning rates as found here (the paper does not name them); see results/core."""
+
+
+@dataclass(frozen=True)
+class PaperResult:
+    """Average performance over the paper's definitive runs."""
+
+    mean: float
+    std: float
+
+
+@cache
+def tables() -> dict[str, Any]:
+    """The paper's tables of appendix E, as data."""
+    return json.loads(files("hindsight.experiments").joinpath("paper.json").read_text())
+
+
+def paper_result(environment: str, method: str, batch_size: int) -> PaperResult | None:
+    """The paper's average performance for a cell of its table, or None where it has none."""
+    for row in tables()["average_performance"]:
+        if (row["environment"], row["method"], row["batch_size"]) == (environment, method, batch_size):
+            return PaperResult(row["mean"], row["std"])
+    return None
+
+
+def paper_settings(environment: str, batch_size: int) -> dict[str, Any] | None:
+    """The paper's settings for an environment and batch size, or None where it has none."""
+    for row in tables()["settings"]:
+        if (row["environment"], row["batch_size"]) == (environment, batch_size):
+            return row
+    return None
+
+
+def default_settings(environment: str, given: dict[str, Any]) -> Settings:
+    """Settings with the paper's values wherever nothing is given, and sensible ones where the paper has none."""
+    unknown_fields = set(given) - set(Settings.__dataclass_fields__)
+    if unknown_fields:
+        raise HindsightError(f"There is no setting '{sorted(unknown_fields)[0]}'.")
+    base = Settings()
+    batch_size = given.get("batch_size", base.batch_size)
+    method = given.get("method", base.method)
+    defaults: dict[str, Any] = {}
+    if row := paper_settings(environment, batch_size):
+        defaults = {
+            "batches": row["batches"],
+            "evaluate_every": row["batches_between_evaluations"],
+            "evaluation_episodes": row["evaluation_episodes"],
+            "max_active_goals": row["max_active_goals_per_episode"],
+        }
+    defaults["learning_rate"] = LEARNING_RATES.get((environment, batch_size, method), base.learning_rate)
+    if "batches" in given and "evaluate_every" not in given:
+        defaults["evaluate_every"] = about_a_hundredth(given["batches"])
+    return Settings(**{**defaults, **given})
+
+
+def about_a_hundredth(batches: int) -> int:
+    """The largest divisor of `batches` that leaves about a hundred evaluations, as in the paper."""
+    candidates = [divisor for divisor in range(1, max(batches // 100, 1) + 1) if batches % divisor == 0]
+    return max(candidates, default=1)

@@ -1,0 +1,1 @@
+"""Rollouts: from an environment and a way to act to whole episodes."""

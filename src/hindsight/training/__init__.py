@@ -1,0 +1,1 @@
+"""Training: settings, the compiled loop between evaluations, and greedy evaluation."""

@@ -1,0 +1,199 @@
+"""The training loop: compiled between evaluations, one program for all runs, one thread for each core."""
+
+import functools
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from hindsight.agents.interface import Agent, LearningRates
+from hindsight.agents.policy_gradient import Options, policy_gradient_agent
+from hindsight.agents.registry import find_method
+from hindsight.environments.interface import Environment
+from hindsight.records.evaluations import Evaluations
+from hindsight.rollout.compiled import collect, play
+from hindsight.training.settings import Settings
+from hindsight.training.state import Runs, RunState, Snapshot
+
+SECONDS_BETWEEN_TICKS = 2.0
+
+
+class Evaluation(NamedTuple):
+    """The greedy performance of one run, or of many along a leading axis."""
+
+    mean_return: Float[Array, ""]
+    success_rate: Float[Array, ""]
+
+
+class Program(NamedTuple):
+    """The compiled functions of a training job; each takes an array axis of runs."""
+
+    init: Callable[[Int[Array, " run"]], RunState]
+    advance: Callable[..., tuple[RunState, Evaluation]]
+    """(states, seeds, rates, batches done, batches to do, whether to evaluate): train that much further."""
+    agent: Agent
+
+
+def runs_of(settings: Settings) -> Runs:
+    """The runs that the settings ask for: one for each seed, all with the same learning rates."""
+    return Runs(
+        np.array(settings.seeds, dtype=np.uint32),
+        np.full(settings.runs, settings.learning_rate),
+        np.full(settings.runs, settings.baseline_learning_rate),
+    )
+
+
+def make_agent(environment: Environment, settings: Settings) -> Agent:
+    """The agent of the settings' method."""
+    options = Options(tuple(settings.hidden_layers), settings.max_active_goals, settings.ended)
+    return policy_gradient_agent(environment, find_method(settings.method), options)
+
+
+def make_program(environment: Environment, settings: Settings) -> Program:
+    """Compile (at first use) what a job needs. Seeds and learning rates are inputs, so one program serves them all."""
+    agent = make_agent(environment, settings)
+
+    def init(seed: Int[Array, ""]) -> RunState:
+        return RunState(agent.init(_keys(seed).init), jnp.int32(-1), jnp.int32(0))
+
+    def update(state: RunState, batch: Int[Array, ""], key: Key[Array, ""], rates: LearningRates) -> RunState:
+        episode_key, update_key = jax.random.split(jax.random.fold_in(key, batch))
+        explore = functools.partial(agent.explore, state.agent)
+        episodes = collect(environment, explore, settings.batch_size, episode_key, settings.horizon)
+        learned, cause = agent.update(state.agent, episodes, rates, update_key)
+        good = (cause == 0) & (state.failed_batch < 0)
+        kept = jax.tree.map(lambda new, old: jnp.where(good, new, old), learned, state.agent)
+        fails_now = (cause != 0) & (state.failed_batch < 0)
+        return RunState(kept, jnp.where(fails_now, batch, state.failed_batch), jnp.where(fails_now, cause, state.cause))
+
+    def advance_one(
+        state: RunState, seed: Array, rates: LearningRates, done: Array, more: Array, evaluates: Array
+    ) -> tuple[RunState, Evaluation]:
+        keys = _keys(seed)
+        state = jax.lax.fori_loop(done, done + more, lambda batch, s: update(s, batch, keys.training, rates), state)
+
+        def evaluate() -> Evaluation:
+            exploit = functools.partial(agent.exploit, state.agent)
+            key = jax.random.fold_in(keys.evaluation, done + more)
+            outcomes = play(environment, exploit, settings.evaluation_episodes, key)
+            return Evaluation(jnp.mean(outcomes.returns), jnp.mean(outcomes.successes))
+
+        return state, jax.lax.cond(evaluates, evaluate, lambda: Evaluation(jnp.float32(0), jnp.float32(0)))
+
+    # One run after another, not a batch of runs: what a run works on stays in the cache.
+    def advance(
+        states: RunState, seeds: Array, rates: LearningRates, done: Array, more: Array, evaluates: Array
+    ) -> tuple[RunState, Evaluation]:
+        def one(run: tuple[RunState, Array, LearningRates]) -> tuple[RunState, Evaluation]:
+            state, seed, own_rates = run
+            return advance_one(state, seed, own_rates, done, more, evaluates)
+
+        return jax.lax.map(one, (states, seeds, rates))
+
+    return Program(jax.jit(lambda seeds: jax.lax.map(init, seeds)), jax.jit(advance), agent)
+
+
+def training(
+    environment: Environment,
+    settings: Settings,
+    runs: Runs | None = None,
+    snapshot: Snapshot | None = None,
+    tick: Callable[[int], None] = lambda batch: None,
+) -> Iterator[Snapshot]:
+    """Train, and yield a snapshot after each evaluation: at batch 0, then every `evaluate_every` batches.
+
+    From an earlier `snapshot` the job goes on to the very same numbers, since every random key comes from the seed
+    and the batch's number. Where evaluations are far apart, `tick` is called with the batch reached every few seconds.
+    """
+    runs = runs or runs_of(settings)
+    program = make_program(environment, settings)
+    shares = _shares(len(runs.seeds))
+    with ThreadPoolExecutor(_workers(len(shares))) as pool:
+
+        def advance(states: RunState, done: int, more: int, evaluates: bool) -> tuple[RunState, Evaluation]:
+            def work(share: slice) -> tuple[RunState, Evaluation]:
+                mine, its = jax.tree.map(lambda leaf: leaf[share], (states, runs))
+                rates = LearningRates(jnp.float32(its.learning_rates), jnp.float32(its.baseline_learning_rates))
+                return jax.block_until_ready(program.advance(mine, its.seeds, rates, done, more, evaluates))
+
+            return _join(list(pool.map(work, shares)))
+
+        if snapshot is None:
+            states = _join(list(pool.map(lambda share: program.init(jnp.asarray(runs.seeds[share])), shares)))
+            states, evaluation = advance(states, 0, 0, True)
+            snapshot = Snapshot(states, _record(None, runs, settings, 0, states, evaluation))
+            yield snapshot
+        stride = 1
+        while (done := snapshot.batch) < settings.batches:
+            states, target = snapshot.states, done + settings.evaluate_every
+            while done < target:
+                began, more = time.monotonic(), min(stride, target - done)
+                states, evaluation = advance(states, done, more, done + more == target)
+                done += more
+                stride = max(1, min(2 * stride, int(more * SECONDS_BETWEEN_TICKS / (time.monotonic() - began))))
+                if done < target:
+                    tick(done)
+            snapshot = Snapshot(states, _record(snapshot.evaluations, runs, settings, target, states, evaluation))
+            yield snapshot
+
+
+def initial_states(environment: Environment, settings: Settings) -> RunState:
+    """The shape of a job's states, as a template for loading a checkpoint."""
+    program = make_program(environment, settings)
+    return jax.eval_shape(program.init, jnp.asarray(runs_of(settings).seeds))
+
+
+def _record(
+    past: Evaluations | None, runs: Runs, settings: Settings, batch: int, states: RunState, evaluation: Evaluation
+) -> Evaluations:
+    """The evaluations so far with the newest one behind them."""
+    failed = states.failed_batch >= 0
+    newest = Evaluations(
+        seeds=np.asarray(runs.seeds, dtype=np.int64),
+        learning_rates=runs.learning_rates,
+        baseline_learning_rates=runs.baseline_learning_rates,
+        batches=np.array([batch]),
+        episodes=np.array([batch * settings.batch_size]),
+        mean_returns=np.where(failed, np.nan, evaluation.mean_return).astype(np.float64)[:, None],
+        success_rates=np.where(failed, np.nan, evaluation.success_rate).astype(np.float64)[:, None],
+    )
+    if past is None:
+        return newest
+    return replace(
+        past,
+        batches=np.append(past.batches, newest.batches),
+        episodes=np.append(past.episodes, newest.episodes),
+        mean_returns=np.hstack([past.mean_returns, newest.mean_returns]),
+        success_rates=np.hstack([past.success_rates, newest.success_rates]),
+    )
+
+
+class _Keys(NamedTuple):
+    init: Key[Array, ""]
+    training: Key[Array, ""]
+    evaluation: Key[Array, ""]
+
+
+def _keys(seed: Int[Array, ""]) -> _Keys:
+    return _Keys(*jax.random.split(jax.random.key(seed), 3))
+
+
+def _workers(shares: int) -> int:
+    return min(shares, os.cpu_count() or 1)
+
+
+def _shares(runs: int) -> list[slice]:
+    """Equal shares of the runs for the cores, so that one compiled program fits them all."""
+    size = runs // _workers(runs) if runs % _workers(runs) == 0 else 1
+    return [slice(start, start + size) for start in range(0, runs, size)]
+
+
+def _join(parts: list) -> Any:
+    return jax.tree.map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves]), *parts)

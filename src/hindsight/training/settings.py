@@ -1,0 +1,78 @@
+"""The settings of a training job. Imports nothing heavy, so that help texts appear at once."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from hindsight.core.errors import HindsightError, unknown
+
+Horizon = Literal["paper", "full"]
+Ended = Literal["drop", "carry"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One training job: a method on an environment, for one or more runs that differ in their seed."""
+
+    method: str = "hpg"
+    """One of the registered methods."""
+    batch_size: int = 16
+    """Episodes collected for each update."""
+    batches: int = 1000
+    """Updates in each run."""
+    evaluate_every: int = 10
+    """Batches between evaluations; must divide `batches`."""
+    evaluation_episodes: int = 256
+    """Greedy episodes in each evaluation."""
+    learning_rate: float = 1e-3
+    """Adam's step size for the policy."""
+    baseline_learning_rate: float = 1e-3
+    """Adam's step size for the baseline, where the method has one."""
+    runs: int = 1
+    """Independent runs, trained side by side."""
+    seed: int = 0
+    """Seed of the first run; the others follow it one by one."""
+    hidden_layers: tuple[int, ...] = (256, 256)
+    """Width of each hidden layer of the networks."""
+    max_active_goals: int | None = None
+    """Active goals drawn from each episode; None takes them all."""
+    horizon: Horizon = "paper"
+    """paper: reaching the pursued goal ends the episode. full: the agent acts on to the horizon (unbiased)."""
+    ended: Ended = "drop"
+    """What an ended episode adds to the normaliser. drop: nothing (as published). carry: its last ratio."""
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "batches", "evaluate_every", "evaluation_episodes", "runs"):
+            _require_positive_integer(name, getattr(self, name))
+        if self.batches % self.evaluate_every:
+            raise HindsightError(
+                f"evaluate_every must divide batches, but {self.evaluate_every} does not divide {self.batches}."
+            )
+        for name in ("learning_rate", "baseline_learning_rate"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise HindsightError(f"{name} must be a finite number above zero, not {value}.")
+        if self.seed < 0 or self.seed + self.runs > 2**32:
+            raise HindsightError(f"seed must lie between 0 and {2**32 - self.runs}, not {self.seed}.")
+        for width in self.hidden_layers:
+            _require_positive_integer("each width in hidden_layers", width)
+        if self.max_active_goals is not None:
+            _require_positive_integer("max_active_goals", self.max_active_goals)
+        for name, options in (("horizon", get_args(Horizon)), ("ended", get_args(Ended))):
+            if getattr(self, name) not in options:
+                raise unknown(name, str(getattr(self, name)), options)
+
+    @property
+    def seeds(self) -> range:
+        """The seed of each run."""
+        return range(self.seed, self.seed + self.runs)
+
+    @property
+    def evaluation_batches(self) -> range:
+        """The number of batches seen at each evaluation, batch 0 included."""
+        return range(0, self.batches + 1, self.evaluate_every)
+
+
+def _require_positive_integer(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise HindsightError(f"{name} must be a whole number of at least 1, not {value}.")

@@ -1,0 +1,92 @@
+"""What a training job has reached: the learned state of every run, and who has failed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from hindsight.agents.interface import CAUSES, AgentState
+from hindsight.core.errors import HindsightError
+from hindsight.records.evaluations import Evaluations
+
+
+class RunState(NamedTuple):
+    """One run, or many along a leading axis."""
+
+    agent: AgentState
+    failed_batch: Int[Array, ""]
+    """The batch whose update was not finite, or -1. A failed run keeps its last finite state."""
+    cause: Int[Array, ""]
+    """A number into CAUSES."""
+
+
+class Runs(NamedTuple):
+    """What the runs of a job differ in."""
+
+    seeds: np.ndarray
+    learning_rates: Float[np.ndarray, " run"]
+    baseline_learning_rates: Float[np.ndarray, " run"]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that stopped being finite."""
+
+    run: int
+    seed: int
+    batch: int
+    cause: str
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """A training job right after an evaluation: all that is needed to go on."""
+
+    states: RunState
+    """All runs along the leading axis, as NumPy arrays."""
+    evaluations: Evaluations
+    """Every evaluation so far."""
+
+    @property
+    def batch(self) -> int:
+        """Batches done in each run."""
+        return int(self.evaluations.batches[-1])
+
+    @property
+    def failures(self) -> list[Failure]:
+        """The runs that failed, with batch and cause."""
+        return [
+            Failure(run, int(self.evaluations.seeds[run]), int(batch), CAUSES[int(self.states.cause[run])])
+            for run, batch in enumerate(np.asarray(self.states.failed_batch))
+            if batch >= 0
+        ]
+
+
+def state_to_arrays(states: RunState) -> dict[str, np.ndarray]:
+    """The leaves of a state by their path."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(states)
+    return {_name(path): np.asarray(leaf) for path, leaf in leaves}
+
+
+def state_from_arrays(template: RunState, arrays: Mapping[str, np.ndarray]) -> RunState:
+    """The state whose leaves these are; the template gives structure, shapes and types."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(template)
+    found = []
+    for path, leaf in leaves:
+        name = _name(path)
+        if name not in arrays:
+            raise HindsightError(f"The checkpoint lacks the array '{name}'.")
+        if arrays[name].shape != leaf.shape or arrays[name].dtype != leaf.dtype:
+            raise HindsightError(
+                f"The checkpoint's array '{name}' is {arrays[name].dtype}{list(arrays[name].shape)}, "
+                f"but these settings need {leaf.dtype}{list(leaf.shape)}."
+            )
+        found.append(arrays[name])
+    return jax.tree_util.tree_unflatten(structure, found)
+
+
+def _name(path: tuple) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator="/")
