@@ -20,7 +20,7 @@ from hindsight.cli.compilation import keep_compiled_programs
 from hindsight.cli.progress import TrainingProgress
 from hindsight.core.errors import HindsightError
 from hindsight.environments.registry import specify
-from hindsight.experiments.job import SETTINGS, Job, load_job, run_job
+from hindsight.experiments.job import SETTINGS, Job, check_folder, load_job, run_job
 from hindsight.experiments.paper import default_settings, paper_result, paper_settings
 from hindsight.records.evaluations import summary
 from hindsight.records.files import write_atomically, write_json
@@ -32,45 +32,11 @@ def run_train(command: Train) -> None:
     keep_compiled_programs()
     job = resolve(command)
     folder = command.output or _new_folder(job)
+    check_folder(job, folder, command.resume)
     console = Console(stderr=True)
     console.print(f"Training {job.settings.method} on {job.environment.id} into {folder}", highlight=False)
-    stopwatch = Stopwatch(job.settings.runs)
-    with TrainingProgress(job.settings.batches, console, job.settings.method) as progress:
-        progress.note("compiling")
-
-        def report(snapshot: Snapshot) -> None:
-            stopwatch.note(snapshot.batch)
-            returns = summary(snapshot.evaluations.final_return)
-            progress.update(
-                snapshot.batch,
-                _number(returns["mean"]),
-                _number(returns["std"]),
-                stopwatch.updates_per_second,
-                len(snapshot.failures),
-            )
-            latest.append(snapshot)
-
-        def tick(batch: int) -> None:
-            stopwatch.note(batch)
-            returns = summary(latest[-1].evaluations.final_return)
-            progress.update(
-                batch,
-                _number(returns["mean"]),
-                _number(returns["std"]),
-                stopwatch.updates_per_second,
-                len(latest[-1].failures),
-            )
-
-        latest: list[Snapshot] = []
-        try:
-            snapshot = run_job(job, folder, command.resume, report, tick)
-        except KeyboardInterrupt:
-            batch = latest[-1].batch if latest else 0
-            progress_so_far = f"{batch} of {job.settings.batches} batches"
-            raise HindsightError(
-                f"Interrupted after {progress_so_far}; add --resume --output {folder} to go on."
-            ) from None
-    result = summarise(job, snapshot, stopwatch.updates_per_second)
+    snapshot, speed = train_with_progress(job, folder, command.resume, console)
+    result = summarise(job, snapshot, speed)
     write_json(folder / "summary.json", result)
     draw(job, snapshot, folder)
     for failure in snapshot.failures:
@@ -81,6 +47,33 @@ def run_train(command: Train) -> None:
         print_summary(result, job, folder)
     if len(snapshot.failures) == job.settings.runs:
         raise HindsightError("Every run failed; a smaller learning rate may help.")
+
+
+def train_with_progress(job: Job, folder: Path, resume: bool, console: Console) -> tuple[Snapshot, float]:
+    """Train a job into its folder while the console shows how far it is; also returns the updates per second."""
+    stopwatch = Stopwatch(job.settings.runs)
+    latest: list[Snapshot] = []
+    with TrainingProgress(job.settings.batches, console, job.settings.method) as progress:
+        progress.note("compiling")
+
+        def tick(batch: int) -> None:
+            stopwatch.note(batch)
+            returns = summary(latest[-1].evaluations.final_return)
+            mean, spread = _number(returns["mean"]), _number(returns["std"])
+            progress.update(batch, mean, spread, stopwatch.updates_per_second, len(latest[-1].failures))
+
+        def report(snapshot: Snapshot) -> None:
+            latest[:] = [snapshot]
+            tick(snapshot.batch)
+
+        try:
+            snapshot = run_job(job, folder, resume, report, tick)
+        except KeyboardInterrupt:
+            done = f"{latest[-1].batch if latest else 0} of {job.settings.batches} batches"
+            raise HindsightError(
+                f"Interrupted after {done}; the same command with --resume --output {folder} goes on."
+            ) from None
+    return snapshot, stopwatch.updates_per_second
 
 
 def resolve(command: Train) -> Job:

@@ -109,21 +109,22 @@ def run_job(
     return snapshot
 
 
-def _prepare(job: Job, folder: Path, resume: bool) -> Snapshot | None:
-    """Write the settings of a new job, or find where an old one stopped."""
+def check_folder(job: Job, folder: Path, resume: bool) -> None:
+    """Refuse a folder in which something else would be overwritten."""
     if not (folder / SETTINGS).exists():
         if (folder / CHECKPOINT).exists():
             raise HindsightError(f"'{folder}' has a {CHECKPOINT} but no {SETTINGS}: choose another output folder.")
-        write_json(folder / SETTINGS, job.to_json())
-        write_json(folder / VERSIONS, versions())
-        return None
-    held = load_job(folder)
-    if difference := describe_difference(held, job):
+        return
+    if difference := describe_difference(load_job(folder), job):
         raise HindsightError(f"'{folder}' already holds a different run ({difference}): choose another output folder.")
     if not resume:
         raise HindsightError(f"'{folder}' already holds this run: add --resume to go on, or choose another folder.")
-    if held != job:
-        write_json(folder / SETTINGS, job.to_json())
+
+
+def _prepare(job: Job, folder: Path, resume: bool) -> Snapshot | None:
+    """Write the settings of a new or longer job, and find where an old one stopped."""
+    check_folder(job, folder, resume)
+    write_json(folder / SETTINGS, job.to_json())
     write_json(folder / VERSIONS, versions())
     return load_snapshot(folder, job) if (folder / CHECKPOINT).exists() else None
 
