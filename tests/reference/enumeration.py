@@ -4,7 +4,7 @@ A policy is a table of log-probabilities [goal, state, action]; time counts acti
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,8 @@ from hindsight.environments.interface import Environment
 
 LogPolicy = Callable[[Any], jax.Array]
 """From parameters to log-probabilities [goal, state, action]."""
+
+Table = TypeVar("Table", np.ndarray, jax.Array)
 
 
 class Problem(NamedTuple):
@@ -58,35 +60,33 @@ def random_problem(generator: np.random.Generator, goals: int, states: int, acti
 def deterministic_problem(environment: Environment, states: np.ndarray) -> Problem:
     """The tables of a deterministic environment whose states, observations and goals are all the rows of `states`."""
     times, actions, key = environment.horizon - 1, environment.action_count, jax.random.key(0)
-    position = {tuple(state): number for number, state in enumerate(states)}
-    transitions = np.zeros((times, len(states), actions, len(states)))
-    for number, state in enumerate(states):
-        for action in range(actions):
-            following = environment.step(jnp.asarray(state), jnp.asarray(action), key)
-            transitions[:, number, action, position[tuple(np.asarray(following))]] = 1
-    start = np.zeros(len(states))
-    start[position[tuple(np.asarray(environment.reset(key)))]] = 1
-    rewards = [[[float(environment.reward(s, g, time + 1)) for s in states] for time in range(times)] for g in states]
+    rows = jnp.asarray(states)
+    step_all = jax.vmap(jax.vmap(environment.step, in_axes=(None, 0, None)), in_axes=(0, None, None))
+    following = np.asarray(jax.jit(step_all)(rows, jnp.arange(actions), key))
+    arrivals = np.all(following[:, :, None] == states[None, None], axis=3)
+    reward_all = jax.vmap(
+        lambda goal: jax.vmap(lambda time: jax.vmap(environment.reward, (0, None, None))(rows, goal, time))(
+            jnp.arange(1, times + 1)
+        )
+    )
     return Problem(
-        start=start,
-        transitions=transitions,
-        rewards=np.array(rewards),
-        ends=np.array([[bool(environment.reached(state, goal)) for state in states] for goal in states]),
-        goal_probabilities=np.array([float(environment.goal_probability(goal)) for goal in states]),
+        start=np.all(states == np.asarray(environment.reset(key))[None], axis=1).astype(float),
+        transitions=np.repeat(arrivals[None].astype(float), times, axis=0),
+        rewards=np.asarray(jax.jit(reward_all)(rows), dtype=float),
+        ends=np.asarray(jax.vmap(lambda goal: jax.vmap(environment.reached, (0, None))(rows, goal))(rows)),
+        goal_probabilities=np.array([float(environment.goal_probability(goal)) for goal in rows]),
     )
 
 
 def expected_return(problem: Problem, log_policy: jax.Array) -> jax.Array:
-    """The expected return, by pushing the distribution over states forward in time, goal by goal."""
-    total = jnp.zeros(())
-    for goal, goal_probability in enumerate(problem.goal_probabilities):
-        distribution = jnp.asarray(problem.start)
-        for time, transition in enumerate(problem.transitions):
-            choices = distribution[:, None] * jnp.exp(log_policy[goal])
-            arriving = jnp.einsum("sa,san->n", choices, transition)
-            total += goal_probability * jnp.sum(arriving * problem.rewards[goal, time])
-            distribution = jnp.where(problem.ends[goal], 0, arriving)
-    return total
+    """The expected return, by pushing each goal's distribution over states forward in time."""
+    distribution = jnp.repeat(jnp.asarray(problem.start)[None], len(problem.goal_probabilities), axis=0)
+    returns = jnp.zeros(len(problem.goal_probabilities))
+    for time, transition in enumerate(problem.transitions):
+        arriving = jnp.einsum("gs,gsa,san->gn", distribution, jnp.exp(log_policy), transition)
+        returns += jnp.sum(arriving * problem.rewards[:, time], axis=1)
+        distribution = jnp.where(problem.ends, 0, arriving)
+    return jnp.sum(problem.goal_probabilities * returns)
 
 
 def all_trajectories(problem: Problem) -> Trajectories:
@@ -107,14 +107,14 @@ def _continue(
         yield from _continue(problem, [*states, following], [*actions, action], chance * step)
 
 
-def action_log_probabilities(trajectories: Trajectories, log_policy: jax.Array) -> jax.Array:
+def action_log_probabilities(trajectories: Trajectories, log_policy: Table) -> Table:
     """[goal, trajectory, time] of the actions taken."""
     return log_policy[:, trajectories.states[:, :-1], trajectories.actions]
 
 
-def trajectory_probabilities(trajectories: Trajectories, log_policy: jax.Array) -> jax.Array:
+def trajectory_probabilities(trajectories: Trajectories, log_policy: np.ndarray) -> np.ndarray:
     """[goal, trajectory] p(trajectory | goal)."""
-    return trajectories.chances[None] * jnp.exp(action_log_probabilities(trajectories, log_policy).sum(axis=2))
+    return trajectories.chances[None] * np.exp(action_log_probabilities(trajectories, log_policy).sum(axis=2))
 
 
 def rewards_along(problem: Problem, trajectories: Trajectories) -> np.ndarray:
@@ -131,25 +131,29 @@ def rewards_along(problem: Problem, trajectories: Trajectories) -> np.ndarray:
 
 
 def expected_estimate(
-    log_policy: LogPolicy, parameters: Any, trajectories: Trajectories, weights: jax.Array, coefficients: jax.Array
+    log_policy: LogPolicy, parameters: Any, trajectories: Trajectories, weights: np.ndarray, coefficients: np.ndarray
 ) -> Any:
     """sum over goals, trajectories and times of weight[trajectory] * c[goal, trajectory, time] * grad log pi."""
-    constants = jax.lax.stop_gradient(weights[None, :, None] * coefficients)
-    return jax.grad(lambda p: jnp.sum(constants * action_log_probabilities(trajectories, log_policy(p))))(parameters)
+    constants = weights[None, :, None] * coefficients
+
+    def surrogate(parameters: Any) -> jax.Array:
+        return jnp.sum(constants * action_log_probabilities(trajectories, log_policy(parameters)))
+
+    return jax.grad(surrogate)(parameters)
 
 
 def episodes_of(
-    trajectories: Trajectories, states: np.ndarray, pursued: np.ndarray, lengths: np.ndarray, log_policy: jax.Array
+    trajectories: Trajectories, states: np.ndarray, pursued: np.ndarray, lengths: np.ndarray, log_policy: np.ndarray
 ) -> Episodes:
     """The trajectories as the library's episodes, each with the number of the goal it pursued."""
     log_probabilities = action_log_probabilities(trajectories, log_policy)
     return Episodes(
-        observations=jnp.asarray(states)[trajectories.states],
-        achieved_goals=jnp.asarray(states)[trajectories.states],
+        observations=jnp.asarray(states[trajectories.states]),
+        achieved_goals=jnp.asarray(states[trajectories.states]),
         actions=jnp.asarray(trajectories.actions),
-        pursued_goals=jnp.asarray(states)[pursued],
+        pursued_goals=jnp.asarray(states[pursued]),
         lengths=jnp.asarray(lengths),
-        log_probabilities=log_probabilities[pursued, np.arange(len(pursued))],
+        log_probabilities=jnp.asarray(log_probabilities[pursued, np.arange(len(pursued))]),
     )
 
 
@@ -170,10 +174,10 @@ def lengths_until_end(problem: Problem, trajectories: Trajectories, pursued: np.
 
 def largest_difference(first: Any, second: Any) -> float:
     """The largest difference between two gradients, over all parameters."""
-    differences = jax.tree.map(lambda a, b: jnp.max(jnp.abs(a - b)), first, second)
-    return float(jnp.max(jnp.stack(jax.tree.leaves(differences))))
+    pairs = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
+    return max(float(np.max(np.abs(np.asarray(a) - np.asarray(b)))) for a, b in pairs)
 
 
 def largest_component(gradient: Any) -> float:
     """The largest component of a gradient."""
-    return largest_difference(gradient, jax.tree.map(jnp.zeros_like, gradient))
+    return max(float(np.max(np.abs(leaf))) for leaf in jax.tree.leaves(gradient))

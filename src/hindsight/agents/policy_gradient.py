@@ -145,7 +145,7 @@ def hindsight_coefficients(
 ) -> Float[Array, "goal episode time"]:
     """Coefficients of the hindsight methods, at the published scale: p(g) relative to uniform, and a batch mean."""
     rewards, decides = rewards_of_goals(environment, episodes, goals)
-    scale = goals.probabilities * float(environment.goal_count)
+    scale = goals.probabilities * environment.goal_count
     if not method.ratios:
         return without_ratios(rewards, scale)
     scale = scale / len(episodes.lengths)
