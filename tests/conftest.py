@@ -9,7 +9,7 @@ from hypothesis import settings
 # A shape that broadcasts by accident is a wrong gradient that looks right.
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-# The same examples each time: a failure elsewhere is then a failure here. No deadline, since the first example compiles.
+# The same examples each time: a failure elsewhere is a failure here. No deadline, since the first example compiles.
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40, database=None)
 settings.load_profile("repeatable")
 

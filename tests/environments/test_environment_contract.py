@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from reference.compilation import quick_jit
 from reference.reachable import distinct, reachable_states
 from scipy.stats import chisquare
 
@@ -31,14 +32,14 @@ class Subject:
     @cached_property
     def goals(self) -> np.ndarray:
         """The distinct goals that reachable states achieve."""
-        return distinct(np.asarray(jax.jit(jax.vmap(self.environment.achieved_goal))(jnp.asarray(self.states))))
+        return distinct(np.asarray(quick_jit(jax.vmap(self.environment.achieved_goal))(jnp.asarray(self.states))))
 
     @cached_property
     def probabilities(self) -> np.ndarray:
-        return np.asarray(jax.jit(jax.vmap(self.environment.goal_probability))(jnp.asarray(self.goals)))
+        return np.asarray(quick_jit(jax.vmap(self.environment.goal_probability))(jnp.asarray(self.goals)))
 
     def drawn_goals(self, count: int) -> np.ndarray:
-        return np.asarray(jax.jit(jax.vmap(self.environment.sample_goal))(jax.random.split(jax.random.key(5), count)))
+        return np.asarray(quick_jit(jax.vmap(self.environment.sample_goal))(jax.random.split(jax.random.key(5), count)))
 
 
 @pytest.fixture(scope="module", params=ENVIRONMENTS)
@@ -88,8 +89,8 @@ def test_the_same_keys_give_the_same_whether_mapped_or_alone(subject: Subject) -
         return state, environment.sample_goal(goal_key), following, environment.observe(following)
 
     arguments = keys(0, 12), keys(1, 12), keys(2, 12)
-    mapped = jax.jit(jax.vmap(first_step))(*arguments)
-    compiled = jax.jit(first_step)
+    mapped = quick_jit(jax.vmap(first_step))(*arguments)
+    compiled = quick_jit(first_step)
     for number in (0, 7, 7):
         alone = compiled(*(argument[number] for argument in arguments))
         jax.tree.map(lambda many, one, n=number: np.testing.assert_array_equal(many[n], one), mapped, alone)
@@ -117,7 +118,7 @@ def test_goals_are_drawn_with_their_probability(subject: Subject) -> None:
 
 def test_a_goal_is_reached_by_itself(subject: Subject) -> None:
     goals = jnp.asarray(subject.goals)
-    reached = np.asarray(jax.jit(jax.vmap(subject.environment.reached))(goals, goals))
+    reached = np.asarray(quick_jit(jax.vmap(subject.environment.reached))(goals, goals))
     assert reached.all()
 
 
@@ -129,8 +130,8 @@ def test_the_reward_is_the_remaining_time_exactly_where_the_goal_is_reached(subj
     def every_pair(function: Callable[..., jax.Array], *more: jax.Array) -> jax.Array:
         return jax.vmap(lambda a: jax.vmap(lambda goal: function(a, goal, *more))(achieved))(achieved)
 
-    reached = np.asarray(jax.jit(lambda: every_pair(environment.reached))())
-    rewards = np.asarray(jax.jit(jax.vmap(lambda time: every_pair(environment.reward, time)))(times))
+    reached = np.asarray(quick_jit(lambda: every_pair(environment.reached))())
+    rewards = np.asarray(quick_jit(jax.vmap(lambda time: every_pair(environment.reward, time)))(times))
     assert reached.any()
     assert not reached.all()
     remaining = environment.horizon - np.asarray(times)

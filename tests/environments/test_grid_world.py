@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from reference.compilation import quick_jit
 from reference.dynamic_programming import best_returns, table_of_moves
 from scipy.stats import chisquare
 
@@ -49,7 +50,7 @@ def test_four_rooms_layout() -> None:
 
 
 def test_four_rooms_start_in_each_corner_alike() -> None:
-    starts = np.asarray(jax.jit(jax.vmap(four_rooms().reset))(jax.random.split(jax.random.key(3), 400))).tolist()
+    starts = np.asarray(quick_jit(jax.vmap(four_rooms().reset))(jax.random.split(jax.random.key(3), 400))).tolist()
     counts = [starts.count(list(corner)) for corner in sorted(CORNERS)]
     assert sum(counts) == 400
     assert chisquare(counts).pvalue > 1e-3
@@ -82,7 +83,7 @@ def test_one_action_in_five_is_replaced_by_any_of_the_four() -> None:
     environment = four_rooms()
     cell = jnp.array([2, 2], jnp.int32)
     keys = jax.random.split(jax.random.key(8), 20000)
-    landed = np.asarray(jax.jit(jax.vmap(environment.step, in_axes=(None, None, 0)))(cell, UP, keys))
+    landed = np.asarray(quick_jit(jax.vmap(environment.step, in_axes=(None, None, 0)))(cell, UP, keys))
     moves = [tuple(move) for move in (landed - np.asarray(cell)[None]).tolist()]
     counts = [moves.count(move) for move in [(-1, 0), (1, 0), (0, -1), (0, 1)]]
     assert sum(counts) == 20000
@@ -93,7 +94,7 @@ def test_one_action_in_five_is_replaced_by_any_of_the_four() -> None:
 def test_a_slip_of_one_ignores_the_action() -> None:
     environment = four_rooms(slip=1)
     keys = jax.random.split(jax.random.key(8), 50)
-    step = jax.jit(jax.vmap(environment.step, in_axes=(None, None, 0)))
+    step = quick_jit(jax.vmap(environment.step, in_axes=(None, None, 0)))
     cell = jnp.array([2, 2], jnp.int32)
     np.testing.assert_array_equal(step(cell, UP, keys), step(cell, RIGHT, keys))
 
@@ -119,7 +120,7 @@ def test_best_possible_return_of_four_rooms() -> None:
 
 def test_start_cells_and_walls_are_no_goals() -> None:
     corner, wall, door = [0.0, 0.0], [0.0, 5.0], [2.0, 5.0]
-    probabilities = jax.jit(jax.vmap(four_rooms().goal_probability))(jnp.array([corner, wall, door]))
+    probabilities = quick_jit(jax.vmap(four_rooms().goal_probability))(jnp.array([corner, wall, door]))
     np.testing.assert_allclose(probabilities, [0, 0, 0.01], rtol=1e-6)
 
 

@@ -35,7 +35,10 @@ WRONG_MAPS = {
     "ragged lines": ("S..\n...\n..", "line 1 has 3 cells, line 3 has 2"),
     "unknown character": ("S.x", "The map holds 'x'"),
     "unreachable goal": ("S.#.", "goal in row 0, column 3 cannot be reached from the start in row 0, column 0"),
-    "unreachable from one start": ("S.#S", "goal in row 0, column 1 cannot be reached from the start in row 0, column 3"),
+    "unreachable from one start": (
+        "S.#S",
+        "goal in row 0, column 1 cannot be reached from the start in row 0, column 3",
+    ),
     "goal too far": ("horizon: 3\nS...", "row 0, column 3 is 3 steps away .* a horizon of 3 allows 2"),
     "slip no number": ("slip: often\nS.", "slip to 'often', which is not a number"),
     "slip empty": ("slip:\nS.", "slip to '', which is not a number"),

@@ -1,126 +1,45 @@
 """The estimators against the true gradient of the expected return, on problems with every trajectory written down."""
 
 import itertools
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
+from reference.cases import Case, all_bits, bit_flipping_case, random_case, softmax_table, sum_over_goals
+from reference.compilation import quick_jit
 from reference.enumeration import (
-    LogPolicy,
-    Problem,
     Trajectories,
-    action_log_probabilities,
     all_goals,
     all_trajectories,
     deterministic_problem,
     episodes_of,
-    expected_estimate,
     expected_return,
     largest_component,
     largest_difference,
     lengths_until_end,
-    random_problem,
-    rewards_along,
     trajectory_probabilities,
 )
 
+from hindsight import estimators
 from hindsight.agents.active_goals import rewards_of_goals
 from hindsight.environments.bit_flipping import BitFlipping
-from hindsight.estimators import goal_conditional as goal_conditional_estimators
-from hindsight.estimators import hindsight as hindsight_estimators
-from hindsight.estimators import ratios
-from hindsight.networks.policy import Policy
 
 TOLERANCE = 1e-10
 """float64; the largest gradient components are above 1e-2."""
 
 # Compiled as a whole: one by one, their operations take longer to compile than all of these tests to run.
-goal_conditional = jax.jit(goal_conditional_estimators.goal_conditional)
-goal_conditional_baseline = jax.jit(goal_conditional_estimators.goal_conditional_baseline)
-per_decision = jax.jit(hindsight_estimators.per_decision)
-weighted_per_decision = jax.jit(hindsight_estimators.weighted_per_decision)
-weighted_baseline = jax.jit(hindsight_estimators.weighted_baseline)
-without_ratios = jax.jit(hindsight_estimators.without_ratios)
-cumulative_log_ratios = jax.jit(ratios.cumulative_log_ratios)
-normalised_ratios = jax.jit(ratios.normalised_ratios, static_argnames="ended")
+goal_conditional = quick_jit(estimators.goal_conditional)
+goal_conditional_baseline = quick_jit(estimators.goal_conditional_baseline)
+per_decision = quick_jit(estimators.per_decision)
+weighted_per_decision = quick_jit(estimators.weighted_per_decision)
+weighted_baseline = quick_jit(estimators.weighted_baseline)
+without_ratios = quick_jit(estimators.without_ratios)
+cumulative_log_ratios = quick_jit(estimators.cumulative_log_ratios)
+normalised_ratios = quick_jit(estimators.normalised_ratios, static_argnames="ended")
 
 pytestmark = pytest.mark.usefixtures("double_precision")
-
-
-@dataclass(frozen=True, eq=False)
-class Case:
-    """A problem, a policy for it, and what follows from both."""
-
-    problem: Problem
-    log_policy: LogPolicy
-    parameters: Any
-    trajectories: Trajectories
-
-    @cached_property
-    def table(self) -> np.ndarray:
-        """[goal, state, action] log-probabilities"""
-        return np.asarray(jax.jit(self.log_policy)(self.parameters))
-
-    @cached_property
-    def log_probabilities(self) -> np.ndarray:
-        """[goal, trajectory, time] of the actions taken"""
-        return action_log_probabilities(self.trajectories, self.table)
-
-    @cached_property
-    def probabilities(self) -> np.ndarray:
-        """[pursued goal, trajectory]"""
-        return trajectory_probabilities(self.trajectories, self.table)
-
-    @cached_property
-    def rewards(self) -> np.ndarray:
-        """[goal, trajectory, time] over the full horizon, each goal cut at its own end"""
-        return rewards_along(self.problem, self.trajectories)
-
-    @cached_property
-    def true_gradient(self) -> Any:
-        return jax.jit(jax.grad(lambda p: expected_return(self.problem, self.log_policy(p))))(self.parameters)
-
-    @cached_property
-    def estimate(self) -> Callable[[np.ndarray, np.ndarray], Any]:
-        """From weights [trajectory] and coefficients [goal, trajectory, time] to the expected gradient."""
-        return jax.jit(partial(expected_estimate, self.log_policy, self.parameters, self.trajectories))
-
-
-def softmax_table(logits: jax.Array) -> jax.Array:
-    return jax.nn.log_softmax(logits, axis=2)
-
-
-@cache
-def random_case() -> Case:
-    """Time-varying random transitions, unequal goal probabilities, rewards of either sign at every step."""
-    generator = np.random.default_rng(7)
-    problem = random_problem(generator, goals=3, states=3, actions=2, times=3)
-    return Case(problem, softmax_table, generator.normal(size=(3, 3, 2)), all_trajectories(problem))
-
-
-def all_bits(bits: int) -> np.ndarray:
-    return np.array(list(itertools.product([0.0, 1.0], repeat=bits)))
-
-
-@cache
-def bit_flipping_case(bits: int) -> Case:
-    """The real environment and the real network, small and far from uniform."""
-    states = all_bits(bits)
-    problem = deterministic_problem(BitFlipping(bits), states)
-
-    def log_policy(policy: Policy) -> jax.Array:
-        goals, rows = np.repeat(states, len(states), axis=0), np.tile(states, (len(states), 1))
-        return policy.log_probabilities(rows, goals).reshape(len(states), len(states), bits)
-
-    generator = np.random.default_rng(bits)
-    policy = Policy(bits, bits, bits, (3,), jax.random.key(0))
-    policy = jax.tree.map(lambda leaf: generator.normal(size=leaf.shape), policy)
-    return Case(problem, log_policy, policy, all_trajectories(problem))
 
 
 CASES = {"random table": random_case, "2 bits": lambda: bit_flipping_case(2), "3 bits": lambda: bit_flipping_case(3)}
@@ -129,16 +48,6 @@ CASES = {"random table": random_case, "2 bits": lambda: bit_flipping_case(2), "3
 @pytest.fixture(params=CASES)
 def case(request: pytest.FixtureRequest, double_precision: None) -> Case:
     return CASES[request.param]()
-
-
-def sum_over_goals(case: Case, coefficients_of_goal: list[np.ndarray]) -> Any:
-    """The expectation of a goal-conditional estimator: each goal pursued with its probability, and taught alone."""
-    estimates = []
-    for goal, coefficients in enumerate(coefficients_of_goal):
-        alone = np.zeros(case.rewards.shape)
-        alone[goal] = coefficients
-        estimates.append(case.estimate(case.problem.goal_probabilities[goal] * case.probabilities[goal], alone))
-    return jax.tree.map(lambda *leaves: sum(np.asarray(leaf) for leaf in leaves), *estimates)
 
 
 def per_decision_estimate(case: Case, pursued: int, rewards: np.ndarray, taken: np.ndarray) -> Any:
@@ -152,7 +61,7 @@ def per_decision_estimate(case: Case, pursued: int, rewards: np.ndarray, taken: 
 def test_the_problems_are_complete_and_the_gradients_not_trivial(case: Case) -> None:
     np.testing.assert_allclose(case.probabilities.sum(axis=1), 1, rtol=0, atol=1e-10)
     by_trajectory = case.problem.goal_probabilities @ (case.probabilities * case.rewards.sum(axis=2)).sum(axis=1)
-    np.testing.assert_allclose(by_trajectory, jax.jit(expected_return)(case.problem, case.table), rtol=1e-10)
+    np.testing.assert_allclose(by_trajectory, quick_jit(expected_return)(case.problem, case.table), rtol=1e-10)
     assert largest_component(case.true_gradient) > 1e-2
 
 
@@ -188,7 +97,7 @@ def test_leaving_the_ratios_out_is_biased(case: Case) -> None:
     assert largest_difference(case.estimate(mixture, coefficients), case.true_gradient) > 1e-2
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(quick_jit, static_argnums=0)
 def rewards_and_taken(bits: int, *batch: Any) -> tuple[jax.Array, jax.Array]:
     episodes, goals = batch
     return rewards_of_goals(BitFlipping(bits), episodes, goals)[0], episodes.taken

@@ -12,17 +12,15 @@ from hypothesis.extra.numpy import arrays
 from reference import loops
 from scipy.special import softmax
 
-from hindsight.estimators import goal_conditional as goal_conditional_estimators
-from hindsight.estimators import hindsight as hindsight_estimators
-from hindsight.estimators import ratios
+from hindsight import estimators
 
-cumulative_log_ratios = jax.jit(ratios.cumulative_log_ratios)
-normalised_ratios = jax.jit(ratios.normalised_ratios, static_argnames="ended")
-weighted_per_decision = jax.jit(hindsight_estimators.weighted_per_decision, static_argnames="ended")
-weighted_baseline = jax.jit(hindsight_estimators.weighted_baseline, static_argnames="ended")
-per_decision = jax.jit(hindsight_estimators.per_decision)
-without_ratios = jax.jit(hindsight_estimators.without_ratios)
-goal_conditional = jax.jit(goal_conditional_estimators.goal_conditional)
+cumulative_log_ratios = jax.jit(estimators.cumulative_log_ratios)
+normalised_ratios = jax.jit(estimators.normalised_ratios, static_argnames="ended")
+weighted_per_decision = jax.jit(estimators.weighted_per_decision, static_argnames="ended")
+weighted_baseline = jax.jit(estimators.weighted_baseline, static_argnames="ended")
+per_decision = jax.jit(estimators.per_decision)
+without_ratios = jax.jit(estimators.without_ratios)
+goal_conditional = jax.jit(estimators.goal_conditional)
 
 SHAPES = [(1, 1, 1), (2, 3, 4), (4, 5, 6)]
 """Goals, episodes, times. A few only: each shape compiles anew."""
@@ -179,7 +177,8 @@ def test_extreme_ratios_neither_overflow_nor_vanish(dtype: type, growth: float, 
         coefficients = np.asarray(weighted_per_decision(log_ratios, rewards, probabilities, taken, ended=ended))
         subtracted = np.asarray(weighted_baseline(log_ratios, rewards, probabilities, taken, ended=ended))
     assert weights.dtype == coefficients.dtype == subtracted.dtype == dtype
-    assert np.all(np.isfinite(coefficients)) and np.all(np.isfinite(subtracted))
+    assert np.all(np.isfinite(coefficients))
+    assert np.all(np.isfinite(subtracted))
     assert np.all((weights >= 0) & (weights <= 1))
     assert np.all(weights[:, ~taken] == 0)
     tolerance = 1e-5 if dtype == np.float32 else 1e-12
@@ -195,6 +194,13 @@ def test_a_time_without_any_live_episode_has_no_weights() -> None:
     taken = np.array([[True, False], [True, False]])
     weights = np.asarray(normalised_ratios(np.zeros((1, 2, 2)), taken, ended="drop"))
     np.testing.assert_array_equal(weights, [[[0.5, 0.0], [0.5, 0.0]]])
+
+
+def test_a_ratio_that_is_not_a_number_is_not_taken_for_zero() -> None:
+    """Zero weights would hide a broken policy from the check that the gradient is finite."""
+    log_ratios = np.array([[[np.nan], [0.0]]])
+    weights = np.asarray(normalised_ratios(log_ratios, np.ones((2, 1), bool), ended="drop"))
+    assert np.all(np.isnan(weights))
 
 
 def test_a_ratio_too_large_for_a_float_matters_only_where_there_is_a_reward() -> None:

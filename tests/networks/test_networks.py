@@ -64,7 +64,8 @@ def test_initial_weights_follow_the_key() -> None:
 def test_a_network_is_tanh_layers_and_a_linear_output(hidden_layers: tuple[int, ...]) -> None:
     network = random_weights(lambda key: Perceptron(3, hidden_layers, 2, key), seed=0)
     rows = np.random.default_rng(1).normal(size=(6, 3))
-    np.testing.assert_allclose(jax.jit(lambda rows: network(rows))(rows), [plain_networks.forward(network, row) for row in rows], rtol=1e-12)
+    found = jax.jit(lambda rows: network(rows))(rows)
+    np.testing.assert_allclose(found, [plain_networks.forward(network, row) for row in rows], rtol=1e-12)
 
 
 @pytest.mark.usefixtures("double_precision")

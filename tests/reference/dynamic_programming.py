@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from reference.compilation import quick_jit
 
 from hindsight.environments.interface import Environment
 
@@ -11,7 +12,7 @@ def table_of_moves(environment: Environment, states: np.ndarray) -> np.ndarray:
     """[state, action] the number of the state that follows, in an environment that does not slip."""
     step = jax.vmap(jax.vmap(environment.step, in_axes=(None, 0, None)), in_axes=(0, None, None))
     actions = jnp.arange(environment.action_count)
-    following = np.asarray(jax.jit(step)(jnp.asarray(states), actions, jax.random.key(0)))
+    following = np.asarray(quick_jit(step)(jnp.asarray(states), actions, jax.random.key(0)))
     position = {tuple(state): number for number, state in enumerate(states)}
     return np.array([[position[tuple(state)] for state in row] for row in following])
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from reference.compilation import quick_jit
 
 from hindsight.core.episodes import Episodes
 from hindsight.core.goals import GoalSet
@@ -62,7 +63,7 @@ def deterministic_problem(environment: Environment, states: np.ndarray) -> Probl
     times, actions, key = environment.horizon - 1, environment.action_count, jax.random.key(0)
     rows = jnp.asarray(states)
     step_all = jax.vmap(jax.vmap(environment.step, in_axes=(None, 0, None)), in_axes=(0, None, None))
-    following = np.asarray(jax.jit(step_all)(rows, jnp.arange(actions), key))
+    following = np.asarray(quick_jit(step_all)(rows, jnp.arange(actions), key))
     arrivals = np.all(following[:, :, None] == states[None, None], axis=3)
     reward_all = jax.vmap(
         lambda goal: jax.vmap(lambda time: jax.vmap(environment.reward, (0, None, None))(rows, goal, time))(
@@ -72,7 +73,7 @@ def deterministic_problem(environment: Environment, states: np.ndarray) -> Probl
     return Problem(
         start=np.all(states == np.asarray(environment.reset(key))[None], axis=1).astype(float),
         transitions=np.repeat(arrivals[None].astype(float), times, axis=0),
-        rewards=np.asarray(jax.jit(reward_all)(rows), dtype=float),
+        rewards=np.asarray(quick_jit(reward_all)(rows), dtype=float),
         ends=np.asarray(jax.vmap(lambda goal: jax.vmap(environment.reached, (0, None))(rows, goal))(rows)),
         goal_probabilities=np.array([float(environment.goal_probability(goal)) for goal in rows]),
     )

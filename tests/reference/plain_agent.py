@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from reference import loops, plain_networks
+from reference.compilation import quick_jit
 
 from hindsight.core.episodes import Episodes
 from hindsight.environments.bit_flipping import BitFlipping
@@ -44,7 +45,7 @@ def reached_goals(environment: BitFlipping | GridWorld, episodes: PlainEpisodes)
             goal = episodes.achieved_goals[episode, time + 1]
             if is_goal(environment, goal):
                 found.add(tuple(goal))
-    return np.array(sorted(found)).reshape(len(found), -1)
+    return np.array(sorted(found)).reshape(len(found), episodes.achieved_goals.shape[2])
 
 
 class Rewards(NamedTuple):
@@ -131,9 +132,7 @@ def pursued_coefficients(
     return coefficients
 
 
-def surrogate_gradient(
-    policy: Policy, episodes: PlainEpisodes, goals: np.ndarray, coefficients: np.ndarray
-) -> Policy:
+def surrogate_gradient(policy: Policy, episodes: PlainEpisodes, goals: np.ndarray, coefficients: np.ndarray) -> Policy:
     """grad of sum c[g, i, t] log p(a[i, t] | s[i, t], g), with a row for every single triple."""
     triples = np.array(list(np.ndindex(coefficients.shape)))
     goal, episode, time = triples.T
@@ -144,7 +143,7 @@ def surrogate_gradient(
         table = policy.log_probabilities(observations, goals[goal].reshape(len(triples), -1))
         return jnp.sum(coefficients.ravel() * table[np.arange(len(triples)), actions])
 
-    return jax.jit(jax.grad(surrogate))(policy)
+    return quick_jit(jax.grad(surrogate))(policy)
 
 
 def temporal_difference_gradient(horizon: int, baseline: Value, episodes: PlainEpisodes) -> Value:
@@ -163,4 +162,4 @@ def temporal_difference_gradient(horizon: int, baseline: Value, episodes: PlainE
     def loss(baseline: Value) -> jax.Array:
         return jnp.mean((np.array(targets) - baseline(observations, goals, times)) ** 2)
 
-    return jax.jit(jax.grad(loss))(baseline)
+    return quick_jit(jax.grad(loss))(baseline)

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from reference.compilation import quick_jit
 
 from hindsight.environments.interface import Environment
 
@@ -17,8 +18,8 @@ def reachable_states(environment: Environment) -> np.ndarray:
     actions = jnp.arange(environment.action_count)
     step = jax.vmap(environment.step, in_axes=(None, None, 0))
     step = jax.vmap(jax.vmap(step, in_axes=(None, 0, None)), in_axes=(0, None, None))
-    step = jax.jit(step)
-    first = np.asarray(jax.jit(jax.vmap(environment.reset))(jax.random.split(jax.random.key(1), 256)))
+    step = quick_jit(step)
+    first = np.asarray(quick_jit(jax.vmap(environment.reset))(jax.random.split(jax.random.key(1), 256)))
     found = {tuple(state.ravel()): state for state in first}
     frontier = list(found.values())
     while frontier:

@@ -1,5 +1,7 @@
 """Active goals: the goals that an episode reached, whatever it set out for."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
@@ -44,19 +46,32 @@ def rewards_of_goals(
 
     Under a goal an episode is over once it has reached it: later actions bring no reward, and are no decisions.
     """
-    times = jnp.arange(1, episodes.actions.shape[1] + 1)
 
     def under_goal(goal: Array) -> tuple[Array, Array]:
-        def arrive(achieved: Array, time: Array) -> tuple[Array, Array]:
-            return environment.reached(achieved, goal), environment.reward(achieved, goal, time)
-
-        reached, rewards = jax.vmap(jax.vmap(arrive), in_axes=(0, None))(episodes.achieved_goals[:, 1:], times)
-        first = jnp.where(jnp.any(reached, axis=1), jnp.argmax(reached, axis=1) + 1, times[-1])
-        decides = episodes.taken & (times[None] <= first[:, None])
-        return jnp.where(decides, rewards, 0), decides
+        judge = functools.partial(_rewards, environment, goal)
+        return jax.vmap(judge)(episodes.achieved_goals[:, 1:], episodes.taken)
 
     rewards, decides = jax.vmap(under_goal)(goals.goals)
-    return jnp.where(goals.present[:, None, None], rewards, 0), decides & goals.present[:, None, None]
+    present = goals.present[:, None, None]
+    return jnp.where(present, rewards, 0), decides & present
+
+
+def own_rewards(
+    environment: Environment, episodes: Episodes
+) -> tuple[Float[Array, "episode time"], Bool[Array, "episode time"]]:
+    """The same for each episode under the goal that it pursued."""
+    judge = jax.vmap(functools.partial(_rewards, environment))
+    return judge(episodes.pursued_goals, episodes.achieved_goals[:, 1:], episodes.taken)
+
+
+def _rewards(environment: Environment, goal: Array, achieved: Array, taken: Array) -> tuple[Array, Array]:
+    """Rewards and decisions of one episode under one goal."""
+    times = jnp.arange(1, len(taken) + 1)
+    reached = jax.vmap(environment.reached, in_axes=(0, None))(achieved, goal)
+    rewards = jax.vmap(environment.reward, in_axes=(0, None, 0))(achieved, goal, times)
+    first = jnp.where(jnp.any(reached), jnp.argmax(reached) + 1, len(taken))
+    decides = taken & (times <= first)
+    return jnp.where(decides, rewards, 0), decides
 
 
 def _draw(achieved: Array, chosen: Array, cap: int, key: Key[Array, ""]) -> Bool[Array, "episode time"]:
@@ -67,8 +82,9 @@ def _draw(achieved: Array, chosen: Array, cap: int, key: Key[Array, ""]) -> Bool
     earlier = jnp.tril(jnp.ones((times, times), bool), k=-1)
     fresh = chosen & ~jnp.any(same & earlier[None], axis=2)
     lots = jnp.where(fresh, jax.random.uniform(key, fresh.shape), -1)
-    threshold = jax.lax.top_k(lots, cap)[0][:, -1:]
-    return fresh & (lots >= threshold)
+    # By position, not by value: two lots may be equal.
+    drawn = jax.lax.top_k(lots, cap)[1]
+    return fresh & jnp.any(jax.nn.one_hot(drawn, times, dtype=bool), axis=1)
 
 
 def _limit(environment: Environment, batch_size: int, per_episode: int) -> int:

@@ -10,7 +10,13 @@ from hindsight.core.episodes import Episodes
 AgentState = Any
 """All that an agent learns: any pytree of arrays."""
 
-CAUSES = ("", "the policy gradient is not finite", "the baseline gradient is not finite", "a parameter is not finite")
+CAUSES = (
+    "",
+    "the policy gradient is not finite",
+    "the baseline gradient is not finite",
+    "a parameter is not finite",
+    "the evaluated return is not finite",
+)
 """Why an update could not be made, by number; 0 is a good update."""
 
 

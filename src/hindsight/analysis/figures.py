@@ -16,24 +16,30 @@ from hindsight.analysis.statistics import Curve
 Format = Literal["png", "svg", "pdf"]
 
 # Okabe and Ito's colours, which stay apart for colour-blind readers; without their yellow, too faint on white.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 # Five styles beside seven colours, so that thirty-five curves differ in one or the other; dots are for the optimum.
-_STYLES: tuple[Any, ...] = ("solid", (0, (6, 2)), (0, (6, 2, 1.5, 2)), (0, (3, 1.5)), (0, (9, 2, 1.5, 2, 1.5, 2)))
-_INK = "#333333"
-_FAINT = "#8A8A8A"
+STYLES: tuple[Any, ...] = ("solid", (0, (6, 2)), (0, (6, 2, 1.5, 2)), (0, (3, 1.5)), (0, (9, 2, 1.5, 2, 1.5, 2)))
+INK = "#333333"
+FAINT = "#8A8A8A"
 
 
 def learning_curves(curves: Mapping[str, Curve], title: str, best_return: float | None) -> Figure:
     """Average return against training batches, with each curve's 95 % interval shaded."""
-    figure = Figure(figsize=(8.6, 4.2), facecolor="white", layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12))
-    FigureCanvasAgg(figure)
+    figure = new_figure((8.6, 4.2))
     axes = figure.add_subplot()
     for index, (name, curve) in enumerate(curves.items()):
         _draw_curve(axes, name, curve, index)
     if best_return is not None:
-        axes.axhline(best_return, color=_FAINT, linestyle="dotted", linewidth=1.6, label="best possible", zorder=1)
+        axes.axhline(best_return, color=FAINT, linestyle="dotted", linewidth=1.6, label="best possible", zorder=1)
     _dress(axes, title)
     _add_legend(axes)
+    return figure
+
+
+def new_figure(inches: tuple[float, float]) -> Figure:
+    """An empty figure that needs no display."""
+    figure = Figure(figsize=inches, facecolor="white", layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12))
+    FigureCanvasAgg(figure)
     return figure
 
 
@@ -47,8 +53,8 @@ def figure_bytes(figure: Figure, format: Format = "png") -> bytes:
 
 
 def _draw_curve(axes: Axes, name: str, curve: Curve, index: int) -> None:
-    colour = _COLOURS[index % len(_COLOURS)]
-    style = _STYLES[index % len(_STYLES)]
+    colour = COLOURS[index % len(COLOURS)]
+    style = STYLES[index % len(STYLES)]
     axes.fill_between(curve.batches, curve.low, curve.high, color=colour, alpha=0.16, linewidth=0, zorder=2)
     axes.plot(
         curve.batches,
@@ -69,17 +75,17 @@ def _count(runs: int) -> str:
 
 
 def _dress(axes: Axes, title: str) -> None:
-    axes.set_title(title, loc="left", color=_INK, fontsize=12, fontweight="bold", pad=10)
-    axes.set_xlabel("training batches", color=_INK)
-    axes.set_ylabel("average return", color=_INK)
+    axes.set_title(title, loc="left", color=INK, fontsize=12, fontweight="bold", pad=10)
+    axes.set_xlabel("training batches", color=INK)
+    axes.set_ylabel("average return", color=INK)
     axes.margins(x=0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.grid(axis="y", color="#E4E4E4", linewidth=0.8)
     axes.set_axisbelow(True)
-    axes.tick_params(colors=_INK, length=3)
+    axes.tick_params(colors=INK, length=3)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(_FAINT)
+    axes.spines[["left", "bottom"]].set_color(FAINT)
 
 
 def _add_legend(axes: Axes) -> None:
@@ -91,7 +97,7 @@ def _add_legend(axes: Axes) -> None:
         bbox_to_anchor=(1.02, 1.0),
         borderaxespad=0,
         frameon=False,
-        labelcolor=_INK,
+        labelcolor=INK,
         handlelength=3.2,
         labelspacing=0.6,
         fontsize=9.5,
@@ -99,4 +105,4 @@ def _add_legend(axes: Axes) -> None:
         title_fontsize=8.5,
         alignment="left",
     )
-    legend.get_title().set_color(_FAINT)
+    legend.get_title().set_color(FAINT)

@@ -19,9 +19,9 @@ class Train:
 
     environment: Annotated[Positional[str], arg(metavar="ENVIRONMENT")]
     """Such as bit-flipping-8, empty-room, four-rooms, or grid:maze.txt; `hindsight environments` lists them."""
-    method: str = "hpg"
+    method: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: hpg)")] = None
     """Such as hpg or gcpg; `hindsight methods` lists them."""
-    batch_size: int = 16
+    batch_size: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 16)")] = None
     """Episodes collected for each update."""
     batches: Count = None
     """Updates in each run."""
@@ -31,19 +31,21 @@ class Train:
     """Greedy episodes in each evaluation."""
     learning_rate: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: the best found)")] = None
     """Adam's step size for the policy."""
-    baseline_learning_rate: float = 1e-3
+    baseline_learning_rate: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 0.001)")] = None
     """Adam's step size for the baseline, where the method has one."""
-    runs: int = 1
+    runs: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 1)")] = None
     """Independent runs, trained side by side."""
-    seed: int = 0
+    seed: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 0)")] = None
     """Seed of the first run; the others follow it one by one."""
-    hidden_layers: tuple[int, ...] = (256, 256)
+    hidden_layers: Annotated[
+        tuple[int, ...] | None, arg(metavar="INT [INT ...]", help_behavior_hint="(default: 256 256)")
+    ] = None
     """Width of each hidden layer of the networks."""
     max_active_goals: Count = None
     """Active goals drawn from each episode; all of them, where the paper takes all."""
-    horizon: Horizon = "paper"
+    horizon: Annotated[Horizon | None, arg(metavar="{paper,full}", help_behavior_hint="(default: paper)")] = None
     """paper: reaching the pursued goal ends the episode. full: the agent acts on to the horizon (unbiased)."""
-    ended: Ended = "drop"
+    ended: Annotated[Ended | None, arg(metavar="{drop,carry}", help_behavior_hint="(default: drop)")] = None
     """What an ended episode adds to the normaliser. drop: nothing (as published). carry: its last ratio."""
     output: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: a new one below runs/)")] = None
     """Where the run goes."""
@@ -51,6 +53,8 @@ class Train:
     """Go on with the run in the output folder, to the very same numbers as without the stop."""
     json: Switch = False
     """Print one machine-readable summary on standard output."""
+    keep_every: Annotated[int | None, arg(metavar="BATCHES", help_behavior_hint="(default: only the newest)")] = None
+    """Also keep the checkpoint of every so many batches; a multiple of the batches between evaluations."""
     map: Annotated[str | None, arg(metavar="FILE", help_behavior_hint="(for grid only)")] = None
     """The map file: lines of '#' (wall), '.' (free) and 'S' (start)."""
 
@@ -107,6 +111,46 @@ class Render:
         from hindsight.cli.inspect import run_render
 
         run_render(self)
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Measure how far estimated gradients are from the exact one: bias, variance, error, cosine, sample sizes."""
+
+    environment: Annotated[Positional[str], arg(metavar="ENVIRONMENT")]
+    """A finite environment: bit flipping with up to 10 bits, or any grid."""
+    run_folder: Annotated[Path | None, arg(metavar="RUN", help_behavior_hint="(default: a fresh policy)")] = None
+    """A folder that `hindsight train` made, to take the policy from."""
+    checkpoint: Annotated[int | None, arg(metavar="BATCH", help_behavior_hint="(default: the newest)")] = None
+    """Which of the checkpoints that `train --keep-every` left in the folder."""
+    policy: int = 0
+    """Which of the folder's runs."""
+    estimators: Annotated[tuple[str, ...], arg(metavar="NAME [NAME ...]", help_behavior_hint="(default: all)")] = ()
+    """Which estimators to compare."""
+    batch_sizes: tuple[int, ...] = (2, 16)
+    """Episodes in a batch."""
+    max_active_goals: Annotated[tuple[str, ...], arg(metavar="all|INT ...")] = ("all",)
+    """Caps on the active goals of an episode."""
+    horizons: tuple[Horizon, ...] = ("paper", "full")
+    """Whether reaching the pursued goal ends an episode."""
+    normalisers: tuple[Ended, ...] = ("drop", "carry")
+    """What ended episodes count in weighted estimators."""
+    samples: int = 200
+    """Batches drawn for each row."""
+    seed: int = 0
+    """Seed of a fresh policy and of the batches."""
+    hidden_layers: tuple[int, ...] = (256, 256)
+    """Widths of a fresh policy's hidden layers."""
+    output: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: a new one below runs/)")] = None
+    """Where gradients.csv, sample-sizes.csv and gradients.png go."""
+    json: Switch = False
+    """Print the measurements as JSON on standard output."""
+
+    def run(self) -> None:
+        """Measure, with progress on standard error."""
+        from hindsight.cli.gradients import run_gradients
+
+        run_gradients(self)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def list_methods() -> None:
 
 def run_evaluate(command: Evaluate) -> None:
     """Evaluate the policies of a run folder."""
-    _require_positive("episodes", command.episodes)
+    _check(command.episodes, command.seed)
     keep_compiled_programs()
     job, policies = load_job(command.folder), load_policies(command.folder)
     environment = job.environment.build()
@@ -74,7 +74,7 @@ def run_evaluate(command: Evaluate) -> None:
 
 def run_render(command: Render) -> None:
     """Show greedy episodes as text and leave them as an animated GIF."""
-    _require_positive("episodes", command.episodes)
+    _check(command.episodes, command.seed)
     job, policies = load_job(command.folder), load_policies(command.folder)
     if not 0 <= command.policy < len(policies):
         raise HindsightError(f"'{command.folder}' holds the runs 0 to {len(policies) - 1}, not {command.policy}.")
@@ -107,6 +107,8 @@ def _print_episode(number: int, episode: Trace, pictures: list[str]) -> None:
         console.print()
 
 
-def _require_positive(name: str, value: int) -> None:
-    if value < 1:
-        raise HindsightError(f"{name} must be at least 1, not {value}.")
+def _check(episodes: int, seed: int) -> None:
+    if episodes < 1:
+        raise HindsightError(f"episodes must be at least 1, not {episodes}.")
+    if not 0 <= seed < 2**32:
+        raise HindsightError(f"seed must lie between 0 and {2**32 - 1}, not {seed}.")

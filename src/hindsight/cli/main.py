@@ -1,5 +1,9 @@
 """Parsing, and turning every foreseeable mistake into one sentence and a non-zero exit."""
 
+import contextlib
+import io
+import itertools
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
@@ -7,7 +11,7 @@ from typing import Any
 
 import tyro
 
-from hindsight.cli.commands import Environments, Evaluate, Methods, Render, Train
+from hindsight.cli.commands import Environments, Evaluate, Gradients, Methods, Render, Train
 from hindsight.core.errors import HindsightError, unknown
 
 DESCRIPTION = """Hindsight policy gradients: learn about every goal an agent passed, whatever it set out for.
@@ -19,6 +23,7 @@ COMMANDS: dict[str, Any] = {
     "train": Train,
     "evaluate": Evaluate,
     "render": Render,
+    "gradients": Gradients,
     "environments": Environments,
     "methods": Methods,
 }
@@ -29,17 +34,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         _require_known(arguments)
-        command = tyro.extras.subcommand_cli_from_dict(
-            COMMANDS, prog="hindsight", description=DESCRIPTION, args=arguments, config=(tyro.conf.OmitArgPrefixes,)
-        )
-        command.run()
+        _parse(arguments).run()
     except HindsightError as error:
         sys.exit(_say(str(error), 2))
-    except KeyboardInterrupt:
-        sys.exit(_say("Interrupted.", 130))
+    except KeyboardInterrupt as interruption:
+        sys.exit(_say(str(interruption) or "Interrupted.", 130))
     except BrokenPipeError:
-        # Whoever read our output has gone (`hindsight ... | head`).
-        sys.stderr.close()
+        # Whoever read our output has gone (`hindsight ... | head`); the interpreter's last flush must not fail too.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
 
 
@@ -55,6 +57,23 @@ def _require_known(arguments: Sequence[str]) -> None:
         flag = argument.partition("=")[0].replace("_", "-")
         if flag.startswith("--") and flag not in known:
             raise unknown(f"flag of '{name}'", flag, known)
+
+
+def _parse(arguments: list[str]) -> Any:
+    """The command, or an error with the gist of what tyro has to say, which it prints as a box of many lines."""
+    box = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(box):
+            return tyro.extras.subcommand_cli_from_dict(
+                COMMANDS, prog="hindsight", description=DESCRIPTION, args=arguments, config=(tyro.conf.OmitArgPrefixes,)
+            )
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        lines = [line.strip("│╭╮╰╯─ ") for line in box.getvalue().splitlines()[1:]]
+        gist = " ".join(itertools.takewhile(bool, lines)).rstrip(".")
+        name = arguments[0] if arguments and arguments[0] in COMMANDS else ""
+        raise HindsightError(f"{gist}. See: {' '.join(filter(None, ['hindsight', name, '--help']))}") from None
 
 
 def _say(sentence: str, code: int) -> int:

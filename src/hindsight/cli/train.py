@@ -23,24 +23,29 @@ from hindsight.environments.registry import specify
 from hindsight.experiments.job import SETTINGS, Job, check_folder, load_job, run_job
 from hindsight.experiments.paper import default_settings, paper_result, paper_settings
 from hindsight.records.evaluations import summary
-from hindsight.records.files import write_atomically, write_json
+from hindsight.records.files import read_json, write_atomically, write_json
 from hindsight.training.state import Snapshot
+
+SUMMARY = "summary.json"
 
 
 def run_train(command: Train) -> None:
     """Train as the command says."""
     keep_compiled_programs()
     job = resolve(command)
-    folder = command.output or _new_folder(job)
+    folder = command.output or new_folder(f"{job.environment.id}-{job.settings.method}-batch{job.settings.batch_size}")
     check_folder(job, folder, command.resume)
     console = Console(stderr=True)
-    console.print(f"Training {job.settings.method} on {job.environment.id} into {folder}", highlight=False)
-    snapshot, speed = train_with_progress(job, folder, command.resume, console)
-    result = summarise(job, snapshot, speed)
-    write_json(folder / "summary.json", result)
+    console.print(
+        f"Training {job.settings.method} on {job.environment.id} into {folder}", highlight=False, soft_wrap=True
+    )
+    snapshot, speed = train_with_progress(job, folder, command.resume, console, command.keep_every)
+    result = summarise(job, snapshot, speed or _earlier_speed(folder))
+    write_json(folder / SUMMARY, result)
     draw(job, snapshot, folder)
     for failure in snapshot.failures:
-        console.print(f"Run {failure.run} (seed {failure.seed}) failed in batch {failure.batch}: {failure.cause}.")
+        message = f"Run {failure.run} (seed {failure.seed}) failed in batch {failure.batch}: {failure.cause}."
+        console.print(message, highlight=False, soft_wrap=True)
     if command.json:
         print(json.dumps(result))
     else:
@@ -49,7 +54,9 @@ def run_train(command: Train) -> None:
         raise HindsightError("Every run failed; a smaller learning rate may help.")
 
 
-def train_with_progress(job: Job, folder: Path, resume: bool, console: Console) -> tuple[Snapshot, float]:
+def train_with_progress(
+    job: Job, folder: Path, resume: bool, console: Console, keep_every: int | None = None
+) -> tuple[Snapshot, float]:
     """Train a job into its folder while the console shows how far it is; also returns the updates per second."""
     stopwatch = Stopwatch(job.settings.runs)
     latest: list[Snapshot] = []
@@ -67,10 +74,10 @@ def train_with_progress(job: Job, folder: Path, resume: bool, console: Console) 
             tick(snapshot.batch)
 
         try:
-            snapshot = run_job(job, folder, resume, report, tick)
+            snapshot = run_job(job, folder, resume, report, tick, keep_every=keep_every)
         except KeyboardInterrupt:
             done = f"{latest[-1].batch if latest else 0} of {job.settings.batches} batches"
-            raise HindsightError(
+            raise KeyboardInterrupt(
                 f"Interrupted after {done}; the same command with --resume --output {folder} goes on."
             ) from None
     return snapshot, stopwatch.updates_per_second
@@ -79,14 +86,14 @@ def train_with_progress(job: Job, folder: Path, resume: bool, console: Console) 
 def resolve(command: Train) -> Job:
     """The job that a command asks for: what is not given comes from the folder to resume, or from the paper."""
     environment = specify(command.environment, **({"map": command.map} if command.map else {}))
-    find_method(command.method)
+    environment.build()  # so that one which cannot be built is refused before a folder is made for it
+    if command.method is not None:
+        find_method(command.method)
     if command.resume and command.output is None:
         raise HindsightError("--resume needs --output: the folder of the run to go on with.")
     if command.resume and command.output and (command.output / SETTINGS).exists():
         held = load_job(command.output)
-        defaults = Train(command.environment)
-        chosen = {name: value for name, value in command.given.items() if value != getattr(defaults, name)}
-        return Job(environment, replace(held.settings, **chosen))
+        return Job(environment, replace(held.settings, **command.given))
     return Job(environment, default_settings(environment.id, command.given))
 
 
@@ -125,6 +132,11 @@ def summarise(job: Job, snapshot: Snapshot, updates_per_second: float) -> dict[s
         "updates_per_second": round(updates_per_second, 2),
         "failed_runs": [asdict(failure) for failure in snapshot.failures],
     }
+
+
+def _earlier_speed(folder: Path) -> float:
+    """The speed that was measured when the run was made, where there was nothing left to do now."""
+    return float(read_json(folder / SUMMARY)["updates_per_second"]) if (folder / SUMMARY).exists() else 0.0
 
 
 def draw(job: Job, snapshot: Snapshot, folder: Path) -> None:
@@ -166,8 +178,7 @@ def _number(value: float | None) -> float:
     return np.nan if value is None else value
 
 
-def _new_folder(job: Job) -> Path:
+def new_folder(base: str) -> Path:
     """A folder below runs/ that does not exist yet."""
-    base = f"{job.environment.id}-{job.settings.method}-batch{job.settings.batch_size}"
     candidates = itertools.chain([base], (f"{base}-{number}" for number in itertools.count(2)))
     return next(path for name in candidates if not (path := Path("runs") / name).exists())

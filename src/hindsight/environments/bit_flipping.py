@@ -1,10 +1,14 @@
 """Bit flipping: start from all zeros, toggle one bit at a time, reach a given string of bits."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from hindsight.core.errors import HindsightError
+from hindsight.environments.finite import FiniteProblem, remaining_time_rewards
 from hindsight.environments.interface import Environment, remaining_time_reward
 
 Bits = Float[Array, " bits"]
@@ -58,6 +62,26 @@ class BitFlipping(Environment):
 
     def reward(self, achieved: Bits, goal: Bits, time: Int[Array, ""]) -> Float[Array, ""]:
         return remaining_time_reward(self.reached(achieved, goal), time, self.horizon)
+
+    def finite_problem(self) -> FiniteProblem:
+        """All states and goals as tables; up to 10 bits, as the tables grow with the square of the states."""
+        if self.bits > 10:
+            raise HindsightError(f"The tables of {self.bits} bits would be too large; at most 10 bits fit.")
+        states = np.array(list(itertools.product((0.0, 1.0), repeat=self.bits)))
+        numbers = np.arange(len(states))
+        transitions = np.zeros((1, len(states), self.bits, len(states)))
+        for bit in range(self.bits):
+            transitions[0, numbers, bit, numbers ^ (1 << (self.bits - 1 - bit))] = 1
+        reached = np.eye(len(states), dtype=bool)
+        return FiniteProblem(
+            observations=states,
+            goals=states,
+            start_probabilities=(numbers == 0).astype(np.float64),
+            transition_probabilities=transitions,
+            goal_probabilities=np.full(len(states), 1 / len(states)),
+            rewards=remaining_time_rewards(reached, self.horizon),
+            reached=reached,
+        )
 
     def render(self, state: Bits, goal: Bits) -> str:
         """The bits above, the goal below."""

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from hindsight.core.errors import HindsightError
+from hindsight.environments.finite import FiniteProblem, remaining_time_rewards
 from hindsight.environments.interface import Environment, remaining_time_reward
 
 Cell = Int[Array, "2"]
@@ -101,6 +102,27 @@ class GridWorld(Environment):
 
     def reward(self, achieved: Float[Array, "2"], goal: Float[Array, "2"], time: Int[Array, ""]) -> Float[Array, ""]:
         return remaining_time_reward(self.reached(achieved, goal), time, self.horizon)
+
+    def finite_problem(self) -> FiniteProblem:
+        """All free cells as tables."""
+        cells = np.argwhere(~self.walls)
+        numbers = {tuple(cell): number for number, cell in enumerate(cells)}
+        moves = np.zeros((len(cells), self.action_count, len(cells)))
+        for number, cell in enumerate(cells):
+            for action, move in enumerate(MOVES):
+                moves[number, action, numbers.get(tuple(cell + move), number)] = 1
+        slipped = moves.mean(axis=1, keepdims=True)
+        is_start = (cells[:, None] == self.starts).all(axis=2).any(axis=1)
+        reached = (cells[:, None] == self.goals).all(axis=2)
+        return FiniteProblem(
+            observations=cells.astype(np.float64),
+            goals=self.goals.astype(np.float64),
+            start_probabilities=is_start / is_start.sum(),
+            transition_probabilities=((1 - self.slip) * moves + self.slip * slipped)[None],
+            goal_probabilities=np.full(len(self.goals), 1 / len(self.goals)),
+            rewards=remaining_time_rewards(reached, self.horizon),
+            reached=reached,
+        )
 
     def render(self, state: Cell, goal: Float[Array, "2"]) -> str:
         """The map with `A` for the agent, `G` for the goal and `*` for the agent on its goal."""

@@ -85,7 +85,8 @@ def specify(name: str, **options: Any) -> Specification:
     if name not in ENVIRONMENTS:
         raise unknown("environment", name, ENVIRONMENTS)
     if name == "grid" and "map" in options:
-        options = {"text": _read_map(options["map"])}
+        path = options.pop("map")
+        options = {"text": _read_map(path), **options}
     known = ENVIRONMENTS[name].options
     for option in options:
         if option not in known:

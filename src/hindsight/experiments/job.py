@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from hindsight.core.errors import HindsightError
-from hindsight.environments.registry import Specification
+from hindsight.environments.registry import Specification, specify
 from hindsight.experiments.train import policies
 from hindsight.records.checkpoints import load_checkpoint, save_checkpoint
 from hindsight.records.evaluations import Evaluations
-from hindsight.records.files import read_json, write_atomically, write_json
+from hindsight.records.files import make_folder, read_json, remove_leftovers, write_atomically, write_json
 from hindsight.records.versions import versions
 from hindsight.training.loop import initial_states, training
 from hindsight.training.settings import Settings
@@ -44,9 +44,9 @@ class Job:
         try:
             settings = dict(content["settings"])
             settings["hidden_layers"] = tuple(settings["hidden_layers"])
-            environment = Specification(content["environment"]["name"], content["environment"]["options"])
+            environment = specify(content["environment"]["name"], **content["environment"]["options"])
             return cls(environment, Settings(**settings))
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, AttributeError) as error:
             raise HindsightError(f"'{source}' is not a settings file of this version: {error}.") from None
 
 
@@ -57,16 +57,26 @@ def load_job(folder: Path) -> Job:
     return Job.from_json(read_json(folder / SETTINGS), folder / SETTINGS)
 
 
-def load_snapshot(folder: Path, job: Job) -> Snapshot:
-    """The newest state of the job in a folder, from its checkpoint."""
-    arrays, metadata = load_checkpoint(folder / CHECKPOINT)
+def load_snapshot(folder: Path, job: Job, batch: int | None = None) -> Snapshot:
+    """The newest state of the job in a folder, or the one that was kept after so many batches."""
+    path = folder / CHECKPOINT if batch is None else kept_checkpoint(folder, batch)
+    if batch is not None and not path.exists():
+        kept = sorted(int(other.stem.rpartition("-")[2]) for other in path.parent.glob("batch-*.npz"))
+        known = f"those of the batches {', '.join(map(str, kept))}" if kept else "none; train with --keep-every"
+        raise HindsightError(f"'{folder}' has no checkpoint of batch {batch}; it has {known}.")
+    arrays, metadata = load_checkpoint(path)
     # A longer run of the same job may go on from here, so the number of batches is no part of the comparison.
     if _without_batches(metadata.get("job", {})) != _without_batches(job.to_json()):
-        raise HindsightError(f"'{folder / CHECKPOINT}' belongs to other settings than '{folder / SETTINGS}'.")
+        raise HindsightError(f"'{path}' belongs to other settings than '{folder / SETTINGS}'.")
     recorded = {name.removeprefix("evaluations/"): array for name, array in arrays.items() if name.startswith("e")}
     states = {name.removeprefix("states/"): array for name, array in arrays.items() if name.startswith("states/")}
     template = initial_states(job.environment.build(), job.settings)
     return Snapshot(state_from_arrays(template, states), Evaluations(**recorded))
+
+
+def kept_checkpoint(folder: Path, batch: int) -> Path:
+    """Where the checkpoint of a batch is kept, when the job was told to keep some."""
+    return folder / "checkpoints" / f"batch-{batch}.npz"
 
 
 def load_policies(folder: Path) -> list[Any]:
@@ -82,12 +92,17 @@ def run_job(
     report: Callable[[Snapshot], None] = lambda snapshot: None,
     tick: Callable[[int], None] = lambda batch: None,
     seconds_between_checkpoints: float = 5.0,
+    keep_every: int | None = None,
 ) -> Snapshot:
     """Train a job into a folder, and call `report` after each evaluation and `tick` every few seconds.
 
     The checkpoint is replaced as a whole, so a kill at any moment leaves a folder from which `resume` goes on to the
-    very same numbers.
+    very same numbers. With `keep_every`, the checkpoint of every so many batches is kept beside it.
     """
+    if keep_every is not None and (keep_every < 1 or keep_every % job.settings.evaluate_every):
+        raise HindsightError(
+            f"keep_every must be a multiple of evaluate_every ({job.settings.evaluate_every}), not {keep_every}."
+        )
     with _claimed(folder):
         snapshot = _prepare(job, folder, resume)
         saved = snapshot
@@ -98,6 +113,9 @@ def run_job(
             for newest in training(job.environment.build(), job.settings, snapshot=snapshot, tick=tick):
                 snapshot = newest
                 report(snapshot)
+                if keep_every and snapshot.batch % keep_every == 0:
+                    make_folder(kept_checkpoint(folder, snapshot.batch).parent)
+                    _save_checkpoint(job, kept_checkpoint(folder, snapshot.batch), snapshot)
                 if time.monotonic() - last_save >= seconds_between_checkpoints:
                     _save(job, folder, snapshot)
                     saved, last_save = snapshot, time.monotonic()
@@ -124,9 +142,11 @@ def check_folder(job: Job, folder: Path, resume: bool) -> None:
 def _prepare(job: Job, folder: Path, resume: bool) -> Snapshot | None:
     """Write the settings of a new or longer job, and find where an old one stopped."""
     check_folder(job, folder, resume)
+    snapshot = load_snapshot(folder, job) if (folder / CHECKPOINT).exists() else None
+    remove_leftovers(folder)
     write_json(folder / SETTINGS, job.to_json())
     write_json(folder / VERSIONS, versions())
-    return load_snapshot(folder, job) if (folder / CHECKPOINT).exists() else None
+    return snapshot
 
 
 def describe_difference(held: Job, wanted: Job) -> str:
@@ -141,13 +161,17 @@ def describe_difference(held: Job, wanted: Job) -> str:
 
 
 def _save(job: Job, folder: Path, snapshot: Snapshot) -> None:
+    _save_checkpoint(job, folder / CHECKPOINT, snapshot)
+    write_atomically(folder / EVALUATIONS, snapshot.evaluations.to_csv().encode())
+
+
+def _save_checkpoint(job: Job, path: Path, snapshot: Snapshot) -> None:
     states = {f"states/{name}": array for name, array in state_to_arrays(snapshot.states).items()}
     recorded = {
         f"evaluations/{field.name}": np.asarray(getattr(snapshot.evaluations, field.name))
         for field in fields(Evaluations)
     }
-    save_checkpoint(folder / CHECKPOINT, {**states, **recorded}, {"job": job.to_json()})
-    write_atomically(folder / EVALUATIONS, snapshot.evaluations.to_csv().encode())
+    save_checkpoint(path, {**states, **recorded}, {"job": job.to_json()})
 
 
 def _without_batches(content: Any) -> str:
@@ -159,11 +183,8 @@ def _without_batches(content: Any) -> str:
 @contextmanager
 def _claimed(folder: Path) -> Iterator[None]:
     """Keep a second writer out of the folder; the claim ends with the process, however it ends."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError as error:
-        raise HindsightError(f"The output folder '{folder}' cannot be used: {error.strerror}.") from None
+    make_folder(folder)
+    handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -60,7 +60,7 @@ def default_settings(environment: str, given: dict[str, Any]) -> Settings:
             "max_active_goals": row["max_active_goals_per_episode"],
         }
     defaults["learning_rate"] = LEARNING_RATES.get((environment, batch_size, method), base.learning_rate)
-    if "batches" in given and "evaluate_every" not in given:
+    if isinstance(given.get("batches"), int) and "evaluate_every" not in given:
         defaults["evaluate_every"] = about_a_hundredth(given["batches"])
     return Settings(**{**defaults, **given})
 

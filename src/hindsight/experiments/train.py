@@ -36,7 +36,7 @@ def train(
     `settings` are the fields of `Settings`; those not given are the paper's for a named environment. `report` is
     called with a snapshot after each evaluation.
     """
-    if "hidden_layers" in settings:
+    if isinstance(settings.get("hidden_layers"), list):
         settings["hidden_layers"] = tuple(settings["hidden_layers"])
     name = "custom"
     if isinstance(environment, str):

@@ -27,6 +27,20 @@ def write_atomically(path: Path, content: bytes) -> None:
     _make_names_durable(path)
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, where they are missing."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise HindsightError(f"The folder {path} cannot be used: {_cause(error)}.") from error
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the unfinished files of a writer that was killed; only for the one writer of a folder."""
+    for leftover in folder.glob(".*.tmp"):
+        leftover.unlink(missing_ok=True)
+
+
 def write_json(path: Path, value: JSON) -> None:
     """Write a value as indented JSON, atomically."""
     try:

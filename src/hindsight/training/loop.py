@@ -85,7 +85,10 @@ def make_program(environment: Environment, settings: Settings) -> Program:
             outcomes = play(environment, exploit, settings.evaluation_episodes, key)
             return Evaluation(jnp.mean(outcomes.returns), jnp.mean(outcomes.successes))
 
-        return state, jax.lax.cond(evaluates, evaluate, lambda: Evaluation(jnp.float32(0), jnp.float32(0)))
+        evaluation = jax.lax.cond(evaluates, evaluate, lambda: Evaluation(jnp.float32(0), jnp.float32(0)))
+        fails_now = ~jnp.isfinite(evaluation.mean_return) & (state.failed_batch < 0)
+        failed_batch = jnp.where(fails_now, done + more, state.failed_batch)
+        return state._replace(failed_batch=failed_batch, cause=jnp.where(fails_now, 4, state.cause)), evaluation
 
     # One run after another, not a batch of runs: what a run works on stays in the cache.
     def advance(

@@ -50,10 +50,13 @@ class Settings:
             )
         for name in ("learning_rate", "baseline_learning_rate"):
             value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not (is_number and math.isfinite(value) and value > 0):
                 raise HindsightError(f"{name} must be a finite number above zero, not {value}.")
-        if self.seed < 0 or self.seed + self.runs > 2**32:
-            raise HindsightError(f"seed must lie between 0 and {2**32 - self.runs}, not {self.seed}.")
+        if not _is_integer(self.seed) or self.seed < 0 or self.seed + self.runs > 2**32:
+            raise HindsightError(f"seed must be a whole number between 0 and {2**32 - self.runs}, not {self.seed}.")
+        if not isinstance(self.hidden_layers, tuple):
+            raise HindsightError(f"hidden_layers must be a sequence of widths, not {self.hidden_layers}.")
         for width in self.hidden_layers:
             _require_positive_integer("each width in hidden_layers", width)
         if self.max_active_goals is not None:
@@ -73,6 +76,10 @@ class Settings:
         return range(0, self.batches + 1, self.evaluate_every)
 
 
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _require_positive_integer(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if not _is_integer(value) or value < 1:  # type: ignore[operator]
         raise HindsightError(f"{name} must be a whole number of at least 1, not {value}.")

@@ -1,0 +1,61 @@
+"""The learned baseline: its values where the methods need them, and how it learns."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from hindsight.agents import pairs as pairwise
+from hindsight.agents.active_goals import own_rewards
+from hindsight.agents.distinct import distinct_rows
+from hindsight.core.episodes import Episodes
+from hindsight.core.goals import GoalSet
+from hindsight.environments.interface import Environment
+from hindsight.networks.value import Value
+
+
+def values_under_goals(
+    baseline: Value, episodes: Episodes, goals: GoalSet, decides: Array
+) -> Float[Array, "goal episode time"]:
+    """b_t(s[i, t], g) for every goal, computed once for each distinct state and time."""
+    batch_size, times = episodes.actions.shape
+    clock = jnp.tile(jnp.arange(times, dtype=jnp.float32), batch_size)
+    observations = episodes.observations[:, :-1].reshape(batch_size * times, -1)
+    moments = distinct_rows(
+        jnp.concatenate([observations, clock[:, None]], axis=1), episodes.taken.ravel(), batch_size * times
+    )
+    wanted = jnp.zeros((batch_size * times, len(goals.present)), bool)
+    wanted = wanted.at[moments.index].max(decides.reshape(len(goals.present), -1).T)
+    pairs = pairwise.select(wanted)
+    flat_goals = goals.goals.reshape(len(goals.present), -1)
+
+    def value(row: Array, goal: Array) -> Array:
+        return baseline(moments.rows[row, :-1], flat_goals[goal], moments.rows[row, -1])[:, None]
+
+    table = pairwise.evaluate(value, pairs, 1)
+    return table[pairs.numbers[moments.index], 0].T.reshape(-1, batch_size, times)
+
+
+def temporal_difference_gradient(environment: Environment, baseline: Value, episodes: Episodes) -> Value:
+    """The gradient of the mean squared one-step temporal difference error of the pursued goals.
+
+    After the last decision of an episode the target is the reward alone.
+    """
+    rewards, decides = own_rewards(environment, episodes)
+    goes_on = jnp.pad(decides[:, 1:], ((0, 0), (0, 1)))
+
+    def loss(baseline: Value) -> Float[Array, ""]:
+        values = pursued_values(baseline, episodes)
+        targets = rewards + jnp.where(goes_on, jax.lax.stop_gradient(values[:, 1:]), 0)
+        errors = jnp.where(decides, targets - values[:, :-1], 0)
+        return jnp.sum(errors**2) / jnp.sum(decides)
+
+    return jax.grad(loss)(baseline)
+
+
+def pursued_values(baseline: Value, episodes: Episodes) -> Float[Array, "episode state"]:
+    """b_t(s[i, t], g[i]) at every state."""
+    batch_size, states = episodes.observations.shape[:2]
+    observations = episodes.observations.reshape(batch_size * states, -1)
+    goals = jnp.repeat(episodes.pursued_goals.reshape(batch_size, -1), states, axis=0)
+    clock = jnp.tile(jnp.arange(states, dtype=jnp.float32), batch_size)
+    return baseline(observations, goals, clock).reshape(batch_size, states)

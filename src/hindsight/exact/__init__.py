@@ -1,0 +1,21 @@
+"""Exact expectations on finite problems: the return of a policy, its values, and its gradient, in float64.
+
+No sampling: the distribution over states is propagated for every start and goal at once, and differentiated.
+"""
+
+from hindsight.environments.finite import FiniteProblem, finite_problem
+from hindsight.exact.gradient import exact_gradient, policy_table
+from hindsight.exact.returns import expected_return, state_distributions
+from hindsight.exact.values import Values, exact_values, optimal_return
+
+__all__ = [
+    "FiniteProblem",
+    "Values",
+    "exact_gradient",
+    "exact_values",
+    "expected_return",
+    "finite_problem",
+    "optimal_return",
+    "policy_table",
+    "state_distributions",
+]

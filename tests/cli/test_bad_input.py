@@ -1,0 +1,203 @@
+"""Every foreseeable mistake ends in one sentence and a non-zero exit, and changes nothing."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from small_jobs import (
+    ENVIRONMENT,
+    alter,
+    bytes_in,
+    claimed_by_another_process,
+    run_program,
+    sentence,
+    small_flags,
+    truncate,
+)
+
+from hindsight.cli import main
+
+pytestmark = pytest.mark.usefixtures("compiled_programs")
+
+Refusal = Callable[..., str]
+
+
+@pytest.fixture
+def last_sentence(capsys: pytest.CaptureFixture[str]) -> Refusal:
+    """The sentence with which a command ends; progress may stand before it."""
+
+    def refuse(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        assert stop.value.code not in (0, None)
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        return sentence(shown.err)
+
+    return refuse
+
+
+@pytest.fixture
+def refusal(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Refusal:
+    """The only line of a command that is refused before it does anything."""
+    monkeypatch.chdir(tmp_path)
+
+    def refuse(*arguments: str) -> str:
+        before = sorted(tmp_path.iterdir())
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        assert stop.value.code not in (0, None)
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert len(shown.err.splitlines()) == 1
+        assert sorted(tmp_path.iterdir()) == before
+        return sentence(shown.err)
+
+    return refuse
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["train", "bit-fliping-8"], "There is no environment 'bit-fliping-8'. Did you mean 'bit-flipping'?"),
+        (["train", "for-rooms"], "Did you mean 'four-rooms'?"),
+        (["train", ENVIRONMENT, "--method", "hgp"], "There is no method 'hgp'. Did you mean 'hpg'?"),
+        (["train", ENVIRONMENT, "--method", "gcpg-b"], "Did you mean 'gcpg+b'?"),
+        (["train", ENVIRONMENT, "--learning-rat", "1"], "'--learning-rat'. Did you mean '--learning-rate'?"),
+        (["train", ENVIRONMENT, "--batchsize=4"], "'--batchsize'. Did you mean '--batch-size'?"),
+        (["render", "run", "--polici", "1"], "'--polici'. Did you mean '--policy'?"),
+        (["trian", ENVIRONMENT], "There is no command 'trian'. Did you mean 'train'?"),
+        (["environment"], "Did you mean 'environments'?"),
+    ],
+)
+def test_unknown_name_gets_the_nearest_match(refusal: Refusal, arguments: list[str], words: str) -> None:
+    assert words in refusal(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--learning-rate", "nan"], "learning_rate must be a finite number above zero, not nan."),
+        (["--learning-rate", "0"], "learning_rate must be a finite number above zero, not 0.0."),
+        (["--learning-rate", "-1"], "learning_rate must be a finite number above zero, not -1.0."),
+        (["--baseline-learning-rate", "inf"], "baseline_learning_rate must be a finite number above zero, not inf."),
+        (["--batch-size", "0"], "batch_size must be a whole number of at least 1, not 0."),
+        (["--runs", "-2"], "runs must be a whole number of at least 1, not -2."),
+        (["--batches", "0"], "batches must be a whole number of at least 1, not 0."),
+        (["--batches", "10", "--evaluate-every", "3"], "evaluate_every must divide batches"),
+        (["--evaluate-every", "20", "--batches", "10"], "20 does not divide 10"),
+        (["--hidden-layers", "16", "0"], "each width in hidden_layers must be a whole number of at least 1, not 0."),
+        (["--seed", "-1"], "seed must lie between 0 and 4294967295, not -1."),
+        (["--resume"], "--resume needs --output"),
+    ],
+)
+def test_impossible_setting_is_named(refusal: Refusal, flags: list[str], words: str) -> None:
+    assert words in refusal("train", ENVIRONMENT, *flags)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("###\n###\n", "The map has no free cell."),
+        ("S#.\n##.\n", "The goal in row 0, column 2 cannot be reached from the start in row 0, column 0."),
+        ("S..\n....\n", "line 1 has 3 cells, line 2 has 4"),
+        ("...\n...\n", "The map has no start cell"),
+        ("S..\n.x.\n", "The map holds 'x'"),
+        ("", "The map is empty."),
+        ("horizon: 3\nS...\n", "is 3 steps away from the start in row 0, column 0, but a horizon of 3 allows 2."),
+    ],
+)
+def test_map_that_cannot_be_used_is_explained(refusal: Refusal, tmp_path: Path, content: str, words: str) -> None:
+    (tmp_path / "map.txt").write_text(content)
+    assert words in refusal("train", "grid:map.txt")
+    assert words in refusal("train", "grid", "--map", "map.txt", "--output", "run")
+
+
+def test_map_that_is_not_there(refusal: Refusal) -> None:
+    assert refusal("train", "grid:no.txt") == "The map file 'no.txt' cannot be read: No such file or directory."
+    assert "needs a map file" in refusal("train", "grid")
+
+
+def test_environment_of_impossible_size_makes_no_folder(refusal: Refusal) -> None:
+    assert "1 to 64 bits, not 99" in refusal("train", "bit-flipping-99")
+
+
+def test_folder_of_a_different_run_is_refused(refusal: Refusal, copied: Path) -> None:
+    before = bytes_in(copied)
+    for flags in (["--seed", "5"], ["--seed", "5", "--resume"]):
+        message = refusal("train", ENVIRONMENT, *small_flags(runs=2), "--output", str(copied), *flags)
+        assert message == f"'{copied}' already holds a different run (seed 0, not 5): choose another output folder."
+    message = refusal("train", "bit-flipping-3", *small_flags(runs=2), "--output", str(copied), "--resume")
+    assert "environment bit-flipping-4, not bit-flipping-3" in message
+    assert bytes_in(copied) == before
+
+
+def test_folder_of_the_same_run_needs_resume(refusal: Refusal, copied: Path) -> None:
+    before = bytes_in(copied)
+    message = refusal("train", ENVIRONMENT, *small_flags(runs=2), "--output", str(copied))
+    assert message == f"'{copied}' already holds this run: add --resume to go on, or choose another folder."
+    assert bytes_in(copied) == before
+
+
+@pytest.mark.parametrize("damage", [truncate, alter])
+@pytest.mark.parametrize("command", ["evaluate", "render"])
+def test_damaged_checkpoint_is_refused(
+    refusal: Refusal, copied: Path, command: str, damage: Callable[[Path], None]
+) -> None:
+    damage(copied / "checkpoint.npz")
+    before = bytes_in(copied)
+    assert refusal(command, str(copied)).startswith(f"{copied / 'checkpoint.npz'} is damaged or not a checkpoint: ")
+    assert bytes_in(copied) == before
+
+
+@pytest.mark.parametrize("damage", [truncate, alter])
+def test_damaged_checkpoint_is_not_resumed(
+    last_sentence: Refusal, copied: Path, damage: Callable[[Path], None]
+) -> None:
+    damage(copied / "checkpoint.npz")
+    before = bytes_in(copied)
+    message = last_sentence("train", ENVIRONMENT, *small_flags(runs=2), "--output", str(copied), "--resume")
+    assert message.startswith(f"{copied / 'checkpoint.npz'} is damaged or not a checkpoint: ")
+    assert bytes_in(copied) == before
+
+
+@pytest.mark.parametrize("command", ["evaluate", "render"])
+def test_missing_checkpoint_is_named(refusal: Refusal, copied: Path, command: str) -> None:
+    (copied / "checkpoint.npz").unlink()
+    assert refusal(command, str(copied)) == f"There is no file {copied / 'checkpoint.npz'}."
+    (copied / "settings.json").unlink()
+    assert refusal(command, str(copied)) == f"'{copied}' holds no run: it has no settings.json."
+    assert refusal(command, "nowhere") == "'nowhere' holds no run: it has no settings.json."
+
+
+@pytest.mark.parametrize("number", ["2", "-1"])
+def test_policy_number_out_of_range(refusal: Refusal, copied: Path, number: str) -> None:
+    assert refusal("render", str(copied), "--policy", number) == f"'{copied}' holds the runs 0 to 1, not {number}."
+
+
+@pytest.mark.parametrize("command", ["evaluate", "render"])
+def test_no_episodes_are_too_few(refusal: Refusal, copied: Path, command: str) -> None:
+    assert refusal(command, str(copied), "--episodes", "0") == "episodes must be at least 1, not 0."
+
+
+def test_second_writer_is_refused(last_sentence: Refusal, copied: Path) -> None:
+    with claimed_by_another_process(copied):
+        message = last_sentence("train", ENVIRONMENT, *small_flags(runs=2), "--output", str(copied), "--resume")
+    assert message == f"Another process is writing to '{copied}'."
+
+
+def test_output_that_is_a_file_is_refused(last_sentence: Refusal, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    message = last_sentence("train", ENVIRONMENT, *small_flags(), "--output", str(tmp_path / "file"))
+    assert message == f"The output folder '{tmp_path / 'file'}' cannot be used: File exists."
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("arguments", [["trian"], ["train", "bit-fliping-4"], ["train", ENVIRONMENT, "--runs", "0"]])
+def test_installed_program_ends_the_same_way(compiled_programs: Path, tmp_path: Path, arguments: list[str]) -> None:
+    done = run_program(arguments, compiled_programs, tmp_path)
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert sentence(done.stderr)
+    assert list(tmp_path.iterdir()) == []

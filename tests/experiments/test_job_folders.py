@@ -1,0 +1,296 @@
+"""A job's folder: what it holds, whom it refuses, and how it goes on."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from small_jobs import (
+    SMALL,
+    alter,
+    bytes_in,
+    bytes_of_run,
+    claimed_by_another_process,
+    small_job,
+    small_settings,
+    truncate,
+)
+
+from hindsight.core.errors import HindsightError
+from hindsight.environments.registry import specify
+from hindsight.experiments.job import (
+    Job,
+    check_folder,
+    describe_difference,
+    load_job,
+    load_policies,
+    load_snapshot,
+    run_job,
+)
+from hindsight.records.checkpoints import load_checkpoint
+from hindsight.records.evaluations import read_evaluations
+from hindsight.records.versions import versions
+from hindsight.training.state import Snapshot, state_to_arrays
+
+pytestmark = pytest.mark.usefixtures("compiled_programs")
+
+
+@pytest.fixture(scope="module")
+def finished(compiled_programs: object, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("jobs") / "made" / "on the way"
+    run_job(small_job(runs=2), folder)
+    return folder
+
+
+@pytest.fixture
+def copied(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "copied"))
+
+
+def refusal(call: Callable[[], Any]) -> str:
+    with pytest.raises(HindsightError) as refused:
+        call()
+    return str(refused.value)
+
+
+def test_folder_holds_settings_versions_evaluations_and_checkpoint(finished: Path) -> None:
+    assert sorted(bytes_in(finished)) == ["checkpoint.npz", "evaluations.csv", "settings.json", "versions.json"]
+
+
+def test_settings_file_holds_every_setting(finished: Path) -> None:
+    content = json.loads((finished / "settings.json").read_text())
+    expected = {**asdict(small_settings(runs=2)), "hidden_layers": [16]}
+    assert content == {"environment": {"name": "bit-flipping", "options": {"bits": 4}}, "settings": expected}
+    assert load_job(finished) == small_job(runs=2)
+
+
+def test_versions_file(finished: Path) -> None:
+    content = json.loads((finished / "versions.json").read_text())
+    assert content == versions()
+    assert content["jax"] == jax.__version__
+
+
+def test_evaluations_file(finished: Path) -> None:
+    header, *lines = (finished / "evaluations.csv").read_text().splitlines()
+    assert header == "run,seed,learning_rate,baseline_learning_rate,batch,episodes,mean_return,success_rate"
+    assert len(lines) == 2 * 5
+    table = read_evaluations(finished / "evaluations.csv")
+    assert table.batches.tolist() == [0, 10, 20, 30, 40]
+    assert table.episodes.tolist() == [8 * batch for batch in table.batches]
+    assert table.learning_rates.tolist() == [SMALL["learning_rate"]] * 2
+
+
+def test_checkpoint_holds_states_and_evaluations(finished: Path) -> None:
+    arrays, metadata = load_checkpoint(finished / "checkpoint.npz")
+    assert metadata == {"job": json.loads((finished / "settings.json").read_text())}
+    assert {name.partition("/")[0] for name in arrays} == {"states", "evaluations"}
+    table = read_evaluations(finished / "evaluations.csv")
+    np.testing.assert_array_equal(arrays["evaluations/mean_returns"], table.mean_returns)
+    np.testing.assert_array_equal(arrays["evaluations/success_rates"], table.success_rates)
+
+
+def test_snapshot_comes_back_from_the_folder(finished: Path, tmp_path: Path) -> None:
+    made = run_job(small_job(runs=2), tmp_path / "again")
+    loaded = load_snapshot(finished, load_job(finished))
+    assert loaded.batch == 40
+    expected = state_to_arrays(made.states)
+    assert {name: array.tobytes() for name, array in state_to_arrays(loaded.states).items()} == {
+        name: array.tobytes() for name, array in expected.items()
+    }
+    assert len(load_policies(finished)) == 2
+
+
+def test_same_job_leaves_the_same_bytes(finished: Path, tmp_path: Path) -> None:
+    run_job(small_job(runs=2), tmp_path / "again", seconds_between_checkpoints=0.0)
+    assert bytes_in(tmp_path / "again") == bytes_in(finished)
+
+
+def test_reports_every_evaluation_and_saves_as_often_as_asked(tmp_path: Path) -> None:
+    reported: list[int] = []
+    saved: list[int] = []
+
+    def report(snapshot: Snapshot) -> None:
+        reported.append(snapshot.batch)
+        path = tmp_path / "job" / "evaluations.csv"
+        saved.append(int(read_evaluations(path).batches[-1]) if path.exists() else -1)
+
+    run_job(small_job(), tmp_path / "job", report=report, seconds_between_checkpoints=0.0)
+    assert reported == [0, 10, 20, 30, 40]
+    assert saved == [-1, 0, 10, 20, 30]
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        small_job(),
+        small_job(method="hpg+b", runs=3, seed=5, max_active_goals=2, horizon="full", ended="carry"),
+        Job(specify("four-rooms", slip=0.1), small_settings(hidden_layers=(4, 5))),
+    ],
+)
+def test_json_gives_the_job_back(job: Job) -> None:
+    content = json.loads(json.dumps(job.to_json()))
+    assert Job.from_json(content, Path("settings.json")) == job
+
+
+def without_hidden_layers() -> dict[str, Any]:
+    content = small_job().to_json()
+    del content["settings"]["hidden_layers"]
+    return content
+
+
+def with_unknown_setting() -> dict[str, Any]:
+    content = small_job().to_json()
+    content["settings"]["warmth"] = 3
+    return content
+
+
+@pytest.mark.parametrize("content", [[], {}, 3, None, without_hidden_layers(), with_unknown_setting()])
+def test_other_json_is_no_job(content: Any) -> None:
+    message = refusal(lambda: Job.from_json(content, Path("settings.json")))
+    assert message.startswith("'settings.json' is not a settings file of this version: ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "difference"),
+    [
+        ({"seed": 1}, "seed 0, not 1"),
+        ({"runs": 3}, "runs 2, not 3"),
+        ({"learning_rate": 0.02}, "learning_rate 0.01, not 0.02"),
+        ({"method": "gcpg"}, "method hpg, not gcpg"),
+        ({"batches": 20}, "batches 40, not 20"),
+        ({"hidden_layers": (16, 16)}, "hidden_layers (16,), not (16, 16)"),
+    ],
+)
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_different_run_is_refused(copied: Path, changes: dict[str, Any], difference: str, resume: bool) -> None:
+    before = bytes_in(copied)
+    job = small_job(**{"runs": 2, **changes})
+    message = refusal(lambda: run_job(job, copied, resume))
+    assert message == f"'{copied}' already holds a different run ({difference}): choose another output folder."
+    assert bytes_in(copied) == before
+
+
+def test_a_different_environment_is_refused(copied: Path) -> None:
+    before = bytes_in(copied)
+    job = Job(specify("bit-flipping-3"), small_settings(runs=2))
+    message = refusal(lambda: run_job(job, copied, resume=True))
+    assert "environment bit-flipping-4, not bit-flipping-3" in message
+    assert bytes_in(copied) == before
+
+
+def test_the_same_run_is_refused_without_resume(copied: Path) -> None:
+    before = bytes_in(copied)
+    for job in (small_job(runs=2), small_job(runs=2, batches=80)):
+        assert "add --resume to go on" in refusal(lambda job=job: run_job(job, copied))
+    assert bytes_in(copied) == before
+
+
+def test_going_on_for_longer_is_no_difference() -> None:
+    assert describe_difference(small_job(batches=40), small_job(batches=80)) == ""
+    assert describe_difference(small_job(batches=80), small_job(batches=40)) == "batches 80, not 40"
+
+
+def test_a_checkpoint_without_settings_is_not_overwritten(copied: Path) -> None:
+    (copied / "settings.json").unlink()
+    before = bytes_in(copied)
+    assert "has a checkpoint.npz but no settings.json" in refusal(lambda: run_job(small_job(runs=2), copied, True))
+    assert bytes_in(copied) == before
+
+
+def test_a_folder_with_other_files_is_used_and_they_stay(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    check_folder(small_job(), tmp_path, resume=False)
+    run_job(small_job(), tmp_path)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert (tmp_path / "checkpoint.npz").exists()
+
+
+def test_resume_of_a_finished_job_changes_nothing(copied: Path) -> None:
+    before = bytes_in(copied)
+    reported: list[int] = []
+    snapshot = run_job(small_job(runs=2), copied, resume=True, report=lambda newest: reported.append(newest.batch))
+    assert snapshot.batch == 40
+    assert reported == [40]
+    assert bytes_in(copied) == before
+
+
+def test_resume_of_an_empty_folder_starts(tmp_path: Path, finished: Path) -> None:
+    run_job(small_job(runs=2), tmp_path / "new", resume=True)
+    assert bytes_in(tmp_path / "new") == bytes_in(finished)
+
+
+def test_resume_with_more_batches_equals_a_longer_job(copied: Path, tmp_path: Path) -> None:
+    longer = small_job(runs=2, batches=90)
+    run_job(longer, copied, resume=True)
+    run_job(longer, tmp_path / "at once")
+    assert bytes_in(copied) == bytes_in(tmp_path / "at once")
+
+
+def test_without_its_checkpoint_a_job_starts_again(copied: Path, finished: Path) -> None:
+    (copied / "checkpoint.npz").unlink()
+    run_job(small_job(runs=2), copied, resume=True)
+    assert bytes_in(copied) == bytes_in(finished)
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [truncate, alter, empty])
+def test_a_damaged_checkpoint_is_refused(copied: Path, damage: Callable[[Path], None]) -> None:
+    damage(copied / "checkpoint.npz")
+    before = bytes_in(copied)
+    for call in (lambda: run_job(small_job(runs=2), copied, resume=True), lambda: load_policies(copied)):
+        message = refusal(call)
+        assert message.startswith(f"{copied / 'checkpoint.npz'} is damaged or not a checkpoint: ")
+        assert "\n" not in message
+    assert bytes_in(copied) == before
+
+
+def test_a_checkpoint_of_other_settings_is_refused(copied: Path, tmp_path: Path) -> None:
+    run_job(small_job(runs=2, seed=9), tmp_path / "other")
+    shutil.copy(tmp_path / "other" / "checkpoint.npz", copied)
+    assert "belongs to other settings than" in refusal(lambda: run_job(small_job(runs=2), copied, resume=True))
+
+
+def test_policies_need_a_checkpoint_and_settings(copied: Path, tmp_path: Path) -> None:
+    (copied / "checkpoint.npz").unlink()
+    assert refusal(lambda: load_policies(copied)) == f"There is no file {copied / 'checkpoint.npz'}."
+    assert refusal(lambda: load_policies(tmp_path)) == f"'{tmp_path}' holds no run: it has no settings.json."
+
+
+def test_a_second_writer_is_refused(copied: Path) -> None:
+    before = bytes_in(copied)
+    longer = small_job(runs=2, batches=50)
+    with claimed_by_another_process(copied):
+        assert refusal(lambda: run_job(longer, copied, True)) == f"Another process is writing to '{copied}'."
+        assert bytes_in(copied) == before
+    assert run_job(longer, copied, resume=True).batch == 50
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    message = refusal(lambda: run_job(small_job(), tmp_path / "file"))
+    assert message == f"The output folder '{tmp_path / 'file'}' cannot be used: File exists."
+
+
+def test_kept_checkpoints_are_those_of_shorter_jobs(tmp_path: Path) -> None:
+    run_job(small_job(), tmp_path / "kept", keep_every=20)
+    assert sorted(bytes_in(tmp_path / "kept" / "checkpoints")) == ["batch-0.npz", "batch-20.npz", "batch-40.npz"]
+    shorter = run_job(small_job(batches=20), tmp_path / "shorter")
+    kept = load_snapshot(tmp_path / "kept", small_job(), batch=20)
+    assert bytes_of_run(kept, 0) == bytes_of_run(shorter, 0)
+    message = refusal(lambda: load_snapshot(tmp_path / "kept", small_job(), batch=30))
+    assert message.endswith("has no checkpoint of batch 30; it has those of the batches 0, 20, 40.")
+
+
+@pytest.mark.parametrize("keep_every", [0, -10, 15])
+def test_only_evaluated_batches_can_be_kept(tmp_path: Path, keep_every: int) -> None:
+    message = refusal(lambda: run_job(small_job(), tmp_path / "job", keep_every=keep_every))
+    assert message == f"keep_every must be a multiple of evaluate_every (10), not {keep_every}."
+    assert not (tmp_path / "job").exists()

@@ -1,0 +1,111 @@
+"""The paper's tables as data, and the settings that come from them."""
+
+import pytest
+
+from hindsight.core.errors import HindsightError
+from hindsight.experiments.paper import (
+    PaperResult,
+    about_a_hundredth,
+    default_settings,
+    paper_result,
+    paper_settings,
+    tables,
+)
+from hindsight.training.settings import Settings
+
+# Environment, batch size, batches, batches between evaluations.
+DEFINITIVE = [
+    ("bit-flipping-8", 2, 5000, 50),
+    ("bit-flipping-8", 16, 1400, 14),
+    ("bit-flipping-16", 2, 15000, 150),
+    ("bit-flipping-16", 16, 1000, 10),
+    ("empty-room", 2, 2200, 22),
+    ("empty-room", 16, 200, 2),
+    ("four-rooms", 2, 10000, 100),
+    ("four-rooms", 16, 1700, 17),
+]
+
+
+def test_tables_are_complete() -> None:
+    results, rows = tables()["average_performance"], tables()["settings"]
+    cells = {(row["environment"], row["method"], row["batch_size"]) for row in results}
+    assert len(results) == len(cells) == 40
+    assert len(rows) == len({(row["environment"], row["batch_size"]) for row in rows}) == 12
+    assert {cell[0] for cell in cells} == {row["environment"] for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("environment", "method", "batch_size", "mean", "std"),
+    [
+        ("bit-flipping-8", "hpg", 16, 4.72, 0.02),
+        ("bit-flipping-16", "gcpg", 2, 0.0, 0.0),
+        ("four-rooms", "hpg+b", 2, 7.28, 1.28),
+        ("fetch-push", "gcpg", 16, 4.42, 0.28),
+    ],
+)
+def test_results_of_some_cells(environment: str, method: str, batch_size: int, mean: float, std: float) -> None:
+    assert paper_result(environment, method, batch_size) == PaperResult(mean, std)
+
+
+def test_what_the_paper_does_not_have_is_none() -> None:
+    assert paper_result("bit-flipping-8", "hpg", 4) is None
+    assert paper_result("ms-pacman", "hpg+b", 2) is None
+    assert paper_settings("bit-flipping-9", 2) is None
+
+
+def test_learning_rates_that_were_tried() -> None:
+    rates = tables()["learning_rates"]
+    assert rates["R1"] == [1e-5, 5e-5, 1e-4, 5e-4, 1e-3, 5e-3, 1e-2, 5e-2]
+    assert len(rates["R2"]) == 5
+    assert {row["policy_learning_rates"] for row in tables()["settings"]} == {"R1", "R2"}
+
+
+@pytest.mark.parametrize("row", tables()["settings"], ids=lambda row: f"{row['environment']}, {row['batch_size']}")
+def test_every_row_makes_settings(row: dict) -> None:
+    made = default_settings(row["environment"], {"batch_size": row["batch_size"]})
+    assert made.batches == row["batches"]
+    assert len(made.evaluation_batches) == 101
+    assert made.max_active_goals == row["max_active_goals_per_episode"]
+
+
+@pytest.mark.parametrize(("environment", "batch_size", "batches", "evaluate_every"), DEFINITIVE)
+def test_defaults_are_the_papers(environment: str, batch_size: int, batches: int, evaluate_every: int) -> None:
+    made = default_settings(environment, {"batch_size": batch_size})
+    assert (made.batch_size, made.batches, made.evaluate_every) == (batch_size, batches, evaluate_every)
+    assert made.evaluation_episodes == 256
+    assert made.hidden_layers == (256, 256)
+    assert made.max_active_goals is None
+    assert (made.horizon, made.ended) == ("paper", "drop")
+
+
+def test_batch_size_is_sixteen_where_nothing_is_said() -> None:
+    assert default_settings("bit-flipping-8", {}) == default_settings("bit-flipping-8", {"batch_size": 16})
+
+
+def test_given_values_win() -> None:
+    given = {"method": "gcpg+b", "batches": 60, "evaluate_every": 20, "evaluation_episodes": 7, "learning_rate": 0.5}
+    made = default_settings("bit-flipping-8", given)
+    assert {name: getattr(made, name) for name in given} == given
+
+
+def test_where_the_paper_says_nothing_there_are_defaults() -> None:
+    assert default_settings("bit-flipping-9", {}) == Settings()
+    assert default_settings("custom", {"batch_size": 3}) == Settings(batch_size=3)
+
+
+@pytest.mark.parametrize(("batches", "expected"), [(1, 1), (7, 1), (300, 3), (997, 1), (1000, 10), (1100, 11)])
+def test_evaluations_adapt_to_given_batches(batches: int, expected: int) -> None:
+    assert about_a_hundredth(batches) == expected
+    assert default_settings("bit-flipping-8", {"batches": batches}).evaluate_every == expected
+
+
+def test_adapted_evaluations_always_fit() -> None:
+    for batches in range(1, 2000):
+        every = about_a_hundredth(batches)
+        assert batches % every == 0
+        assert every <= max(1, batches // 100)
+
+
+def test_unknown_setting_is_named() -> None:
+    with pytest.raises(HindsightError, match="'bach_size'"):
+        default_settings("bit-flipping-8", {"bach_size": 2})

@@ -1,0 +1,120 @@
+"""What `import hindsight` offers."""
+
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from small_jobs import SMALL, compiled_programs
+
+import hindsight
+from hindsight.rollout.compiled import play
+
+__all__ = ["compiled_programs"]
+
+pytestmark = pytest.mark.usefixtures("compiled_programs")
+
+PUBLIC = ["ENVIRONMENTS", "METHODS", "Environment", "HindsightError", "Result", "Settings", "make", "train"]
+RUNS, BATCHES = 2, 200
+
+
+@pytest.fixture(scope="module")
+def result(compiled_programs: object) -> hindsight.Result:
+    environment = hindsight.make("bit-flipping", bits=4)
+    return hindsight.train(environment, **{**SMALL, "runs": RUNS, "batches": BATCHES, "evaluate_every": 50})
+
+
+def test_every_name_is_there() -> None:
+    assert dir(hindsight) == sorted(PUBLIC) == sorted(hindsight.__all__)
+    for name in PUBLIC:
+        assert getattr(hindsight, name) is not None
+
+
+def test_names_are_what_they_say() -> None:
+    assert issubclass(hindsight.HindsightError, ValueError)
+    assert isinstance(hindsight.make("bit-flipping", bits=8), hindsight.Environment)
+    assert {"hpg", "hpg+b", "gcpg", "gcpg+b", "hpg-no-ratios"} == hindsight.METHODS.keys()
+    assert {"bit-flipping", "empty-room", "four-rooms", "grid"} <= hindsight.ENVIRONMENTS.keys()
+    assert hindsight.Settings().method in hindsight.METHODS
+
+
+def test_unknown_attribute() -> None:
+    with pytest.raises(AttributeError, match="module 'hindsight' has no attribute 'trian'"):
+        hindsight.trian  # noqa: B018
+    assert not hasattr(hindsight, "_missing")
+
+
+def test_importing_waits_for_nothing_heavy() -> None:
+    code = "import sys, hindsight; dir(hindsight); print('jax' in sys.modules, 'numpy' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout == "False False\n"
+
+
+def test_curves_have_a_row_for_each_run_and_a_column_for_each_evaluation(result: hindsight.Result) -> None:
+    assert result.evaluations.batches.tolist() == [0, 50, 100, 150, 200]
+    assert result.evaluations.mean_returns.shape == result.evaluations.success_rates.shape == (RUNS, 5)
+    assert np.all((result.evaluations.success_rates >= 0) & (result.evaluations.success_rates <= 1))
+    assert result.settings == hindsight.Settings(**{**SMALL, "runs": RUNS, "batches": BATCHES, "evaluate_every": 50})
+    assert result.failures == []
+    assert len(result.policies) == RUNS
+
+
+def test_policies_act_legally_on_plain_lists(result: hindsight.Result) -> None:
+    for policy in result.policies:
+        action = policy.act([0, 0, 0, 0], [1, 0, 1, 0])
+        assert action.shape == ()
+        assert int(action) in range(4)
+
+
+def test_trained_policies_flip_a_bit_that_is_wrong(result: hindsight.Result) -> None:
+    for policy in result.policies:
+        assert int(policy.act(np.zeros(4), np.array([0, 0, 1, 0]))) == 2
+
+
+def test_policies_play_as_recorded(result: hindsight.Result) -> None:
+    environment = hindsight.make("bit-flipping", bits=4)
+
+    @jax.jit
+    def returns(policy: object, key: jax.Array) -> jax.Array:
+        def exploit(observations: jax.Array, goals: jax.Array, time: jax.Array) -> jax.Array:
+            return jax.vmap(policy.act)(observations, goals)
+
+        return play(environment, exploit, SMALL["evaluation_episodes"], key).returns
+
+    for run, policy in enumerate(result.policies):
+        _, _, evaluation_key = jax.random.split(jax.random.key(run), 3)
+        played = np.asarray(returns(policy, jax.random.fold_in(evaluation_key, BATCHES)))
+        assert played.mean() == pytest.approx(result.evaluations.final_return[run], rel=1e-6)
+        assert played.mean() > 2
+
+
+def test_report_is_called_after_each_evaluation() -> None:
+    reported: list[int] = []
+    hindsight.train("bit-flipping-4", report=lambda snapshot: reported.append(snapshot.batch), **SMALL)
+    assert reported == [0, 10, 20, 30, 40]
+
+
+def test_named_and_built_environments_give_the_same_numbers() -> None:
+    settings = {**SMALL, "hidden_layers": [16]}
+    named = hindsight.train("bit-flipping-4", **settings)
+    built = hindsight.train(hindsight.make("bit-flipping", bits=4), **settings)
+    np.testing.assert_array_equal(named.evaluations.mean_returns, built.evaluations.mean_returns)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"method": "hgp"}, "Did you mean 'hpg'"),
+        ({"learning_rate": float("nan")}, "learning_rate"),
+        ({"batch_siz": 3}, "There is no setting 'batch_siz'"),
+    ],
+)
+def test_mistakes_are_sentences(settings: dict, words: str) -> None:
+    with pytest.raises(hindsight.HindsightError, match=words):
+        hindsight.train("bit-flipping-4", **settings)
+
+
+def test_unknown_environment_is_a_sentence() -> None:
+    with pytest.raises(hindsight.HindsightError, match="Did you mean 'empty-room'"):
+        hindsight.make("empty-rom")

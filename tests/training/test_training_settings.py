@@ -1,0 +1,68 @@
+"""Settings that cannot be meant are refused with a sentence that names the value."""
+
+import re
+from typing import Any
+
+import pytest
+
+from hindsight.core.errors import HindsightError
+from hindsight.training.settings import Settings
+
+WHOLE_NUMBERS = ("batch_size", "batches", "evaluate_every", "evaluation_episodes", "runs", "max_active_goals")
+LEARNING_RATES = ("learning_rate", "baseline_learning_rate")
+
+
+def refusal(**values: Any) -> str:
+    with pytest.raises(HindsightError) as refused:
+        Settings(**values)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("name", WHOLE_NUMBERS)
+@pytest.mark.parametrize("value", [0, -3, True, 2.0, "8"])
+def test_what_must_be_a_whole_number_is_one(name: str, value: Any) -> None:
+    assert refusal(**{name: value}) == f"{name} must be a whole number of at least 1, not {value}."
+
+
+@pytest.mark.parametrize("name", LEARNING_RATES)
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 0, 0.0, -0.1])
+def test_learning_rate_is_finite_and_above_zero(name: str, value: float) -> None:
+    assert refusal(**{name: value}) == f"{name} must be a finite number above zero, not {value}."
+
+
+def test_evaluations_fit_the_batches() -> None:
+    message = refusal(batches=100, evaluate_every=7)
+    assert message == "evaluate_every must divide batches, but 7 does not divide 100."
+    assert "200 does not divide 100" in refusal(batches=100, evaluate_every=200)
+
+
+@pytest.mark.parametrize("widths", [(0,), (16, -1), (True,), (16, 8.0)])
+def test_widths_are_whole_numbers(widths: tuple[Any, ...]) -> None:
+    message = refusal(hidden_layers=widths)
+    assert message == f"each width in hidden_layers must be a whole number of at least 1, not {widths[-1]}."
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "nearest", "known"),
+    [("horizon", "papers", "paper", "paper, full"), ("ended", "cary", "carry", "drop, carry")],
+)
+def test_unknown_choice_names_the_nearest(name: str, value: str, nearest: str, known: str) -> None:
+    assert refusal(**{name: value}) == f"There is no {name} '{value}'. Did you mean '{nearest}'? Known: {known}."
+
+
+@pytest.mark.parametrize(("seed", "runs"), [(-1, 1), (2**32, 1), (2**32 - 1, 2)])
+def test_seed_out_of_range(seed: int, runs: int) -> None:
+    assert refusal(seed=seed, runs=runs) == f"seed must lie between 0 and {2**32 - runs}, not {seed}."
+
+
+def test_seeds_reach_to_the_last_number_that_fits() -> None:
+    assert list(Settings(seed=2**32 - 2, runs=2).seeds) == [2**32 - 2, 2**32 - 1]
+
+
+def test_evaluations_begin_before_the_first_batch_and_end_after_the_last() -> None:
+    assert list(Settings(batches=30, evaluate_every=10).evaluation_batches) == [0, 10, 20, 30]
+
+
+def test_refusals_are_single_sentences() -> None:
+    for values in ({"batch_size": 0}, {"learning_rate": -1}, {"seed": -1}, {"batches": 10, "evaluate_every": 3}):
+        assert re.fullmatch(r"[^\n]*\.", refusal(**values))
