@@ -103,6 +103,7 @@ CASES = [
     ("3 bits", "hpg+b", "paper", "carry"),
     ("4 bits", "hpg", "full", "drop"),
     ("4 bits", "hpg+b", "paper", "drop"),
+    ("slippery ring", "gcpg+b", "full", "drop"),
     ("slippery ring", "hpg", "paper", "carry"),
     ("slippery ring", "hpg+b", "full", "drop"),
     ("slippery ring", "hpg-no-ratios", "paper", "drop"),
@@ -124,12 +125,12 @@ def test_every_stage_equals_plain_loops(name: str, method: str, horizon: str, en
     np.testing.assert_array_equal(np.asarray(found.rewards)[present], expected.rewards.rewards)
     np.testing.assert_array_equal(np.asarray(found.decides)[present], expected.rewards.decides)
     # Without ratios nothing lifts the environment's float32 to float64.
-    precise = found.coefficients.dtype == np.float64
+    tolerance = 1e-9 if found.coefficients.dtype == np.float64 else 1e-6
     np.testing.assert_allclose(
-        np.asarray(found.coefficients)[present], expected.coefficients, rtol=1e-9 if precise else 1e-6, atol=1e-11
+        np.asarray(found.coefficients)[present], expected.coefficients, rtol=tolerance, atol=1e-11
     )
     np.testing.assert_array_equal(np.asarray(found.coefficients)[~present], 0)
-    assert_same_tree(found.gradient, expected.gradient)
+    assert_same_tree(found.gradient, expected.gradient, tolerance)
 
 
 @pytest.mark.parametrize("name", ["3 bits", "four rooms"])
@@ -157,7 +158,9 @@ def updated(method: str) -> tuple[PolicyGradientState, int]:
     agent = policy_gradient_agent(ENVIRONMENTS["3 bits"], METHODS[method], Options((5,)))
     rates = LearningRates(np.float64(0.5), np.float64(0.25))
     state, episodes = agent_state("3 bits", method), example_episodes("3 bits", "paper")
-    state, cause = jax.jit(agent.update)(state, episodes, rates, jax.random.key(KEY))
+    # One of them with all the optimisation that users get.
+    compile_update = jax.jit if method == "hpg+b" else quick_jit
+    state, cause = compile_update(agent.update)(state, episodes, rates, jax.random.key(KEY))
     return state, int(cause)
 
 

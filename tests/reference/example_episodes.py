@@ -19,8 +19,8 @@ ENVIRONMENTS: dict[str, BitFlipping | GridWorld] = {
     "3 bits": BitFlipping(3),
     "4 bits": BitFlipping(4),
     "four rooms": four_rooms(),
-    # Two starts, which are no goals, so that episodes also arrive where p(g) = 0.
-    "slippery ring": GridWorld("S..\n.#.\n..S", slip=0.3, horizon=9),
+    # Two starts, which are no goals, so that episodes also arrive where p(g) = 0. Eight goals, so that p(g) is exact.
+    "slippery ring": GridWorld("S...\n.##.\n...S", slip=0.3, horizon=9),
 }
 
 # Powers of two: rewards are in single precision, and dividing them by anything else would round.

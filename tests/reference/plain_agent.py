@@ -120,10 +120,10 @@ def pursued_coefficients(
 ) -> np.ndarray:
     """Theorems 3.1 and 3.2: [goal, episode, time] with goal i for episode i, and nothing elsewhere."""
     batch_size, times = episodes.actions.shape
-    rewards, _ = rewards_of_goals(environment.horizon, episodes, episodes.pursued_goals)
+    rewards, decides = rewards_of_goals(environment.horizon, episodes, episodes.pursued_goals)
     coefficients = np.zeros((batch_size, batch_size, times))
     for episode in range(batch_size):
-        for time in range(episodes.lengths[episode]):
+        for time in np.flatnonzero(decides[episode, episode]):
             coefficients[episode, episode, time] = rewards[episode, episode, time:].sum() / batch_size
             if baseline is not None:
                 observation, goal = episodes.observations[episode, time], episodes.pursued_goals[episode]

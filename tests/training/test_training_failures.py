@@ -63,14 +63,16 @@ def test_other_runs_are_as_without_it(one_fails: Snapshot) -> None:
 
 
 class EndlessReward(Environment):
-    """Bit flipping in which reaching a goal is rewarded without bound."""
+    """Bit flipping in which reaching a goal is rewarded without bound, or with what is not a number."""
 
     bits: BitFlipping
+    prize: float
     horizon: int
     action_count: int
 
-    def __init__(self, bits: int):
+    def __init__(self, bits: int, prize: float):
         self.bits = BitFlipping(bits)
+        self.prize = prize
         self.horizon = self.bits.horizon
         self.action_count = self.bits.action_count
 
@@ -104,17 +106,20 @@ class EndlessReward(Environment):
         return self.bits.reached(achieved, goal)
 
     def reward(self, achieved: Bits, goal: Bits, time: Int[Array, ""]) -> Float[Array, ""]:
-        return jnp.where(self.reached(achieved, goal), jnp.inf, 0.0)
+        return jnp.where(self.reached(achieved, goal), self.prize, 0.0)
 
     def render(self, state: Bits, goal: Bits) -> str:
         return self.bits.render(state, goal)
 
 
-def test_rewards_without_bound_fail_every_run_at_once() -> None:
-    first, last = training(EndlessReward(2), small_settings(runs=2, batches=10))
-    assert first.failures == []
-    assert last.failures == [Failure(run, run, 0, "the policy gradient is not finite") for run in (0, 1)]
-    assert np.isnan(last.evaluations.mean_returns).tolist() == [[False, True]] * 2
+@pytest.mark.parametrize("prize", [np.inf, np.nan])
+def test_rewards_that_are_not_finite_fail_every_run_at_once(prize: float) -> None:
+    first, last = training(EndlessReward(2, prize), small_settings(runs=2, batches=10))
+    failures = [Failure(run, run, 0, "the evaluated return is not finite") for run in (0, 1)]
+    assert first.failures == failures
+    assert last.failures == failures
+    assert np.isnan(last.evaluations.mean_returns).all()
+    assert np.isnan(last.evaluations.success_rates).all()
     before, after = (state_to_arrays(snapshot.states) for snapshot in (first, last))
     for name in before.keys() - {"failed_batch", "cause"}:
         np.testing.assert_array_equal(before[name], after[name])

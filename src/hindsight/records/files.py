@@ -32,7 +32,7 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise HindsightError(f"The folder {path} cannot be used: {_cause(error)}.") from error
+        raise HindsightError(f"The output folder '{path}' cannot be used: {_cause(error)}.") from error
 
 
 def remove_leftovers(folder: Path) -> None:

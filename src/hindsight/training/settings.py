@@ -53,8 +53,10 @@ class Settings:
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if not (is_number and math.isfinite(value) and value > 0):
                 raise HindsightError(f"{name} must be a finite number above zero, not {value}.")
-        if not _is_integer(self.seed) or self.seed < 0 or self.seed + self.runs > 2**32:
-            raise HindsightError(f"seed must be a whole number between 0 and {2**32 - self.runs}, not {self.seed}.")
+        if not _is_integer(self.seed):
+            raise HindsightError(f"seed must be a whole number, not {self.seed}.")
+        if self.seed < 0 or self.seed + self.runs > 2**32:
+            raise HindsightError(f"seed must lie between 0 and {2**32 - self.runs}, not {self.seed}.")
         if not isinstance(self.hidden_layers, tuple):
             raise HindsightError(f"hidden_layers must be a sequence of widths, not {self.hidden_layers}.")
         for width in self.hidden_layers:
