@@ -23,9 +23,10 @@ def distinct_states(environment: Environment, episodes: Episodes) -> Distinct:
 def log_probabilities_under_goals(
     policy: Policy, episodes: Episodes, states: Distinct, goals: GoalSet, horizons: Int[Array, " goal"]
 ) -> Float[Array, "goal episode time"]:
-    """log p(a[i, t] | s[i, t], g), forward only, for the times before each goal's horizon; 0 beyond.
+    """log p(a[i, t] | s[i, t], g), forward only, for the times before each goal's horizon.
 
-    No normaliser needs a ratio later than the last reward of its goal.
+    Beyond it, those under the pursued goal stand in, which leaves the ratio as it is: no normaliser needs a ratio
+    later than the last reward of its goal.
     """
     batch_size, times = episodes.actions.shape
     clock = jnp.where(episodes.taken, jnp.arange(times), times).ravel()

@@ -39,9 +39,8 @@ class GridWorld(Environment):
     by a uniformly random one. Moving into a wall or off the map leaves the agent where it is.
     """
 
-    walls: Bool[np.ndarray, "row column"]
-    starts: Int[np.ndarray, "start 2"]
-    goals: Int[np.ndarray, "goal 2"]
+    rows: tuple[str, ...]
+    """The lines of the map: plain text, so that the environment can be compared and hashed."""
     slip: float
     horizon: int
     action_count: int
@@ -51,14 +50,30 @@ class GridWorld(Environment):
             raise HindsightError(f"The slip probability must lie between 0 and 1, not {slip}.")
         if horizon < 2:
             raise HindsightError(f"The horizon must be at least 2 time steps, not {horizon}.")
-        cells = _parse_cells(text)
-        self.walls = cells == "#"
-        self.starts = np.argwhere(cells == "S").astype(np.int32)
-        self.goals = np.argwhere(cells == ".").astype(np.int32)
+        self.rows = _parse_rows(text)
         self.slip = float(slip)
         self.horizon = int(horizon)
         self.action_count = len(MOVES)
         _require_reachable_goals(self.walls, self.starts, self.goals, self.horizon)
+
+    @property
+    def walls(self) -> Bool[np.ndarray, "row column"]:
+        """Where the walls are."""
+        return self._cells == "#"
+
+    @property
+    def starts(self) -> Int[np.ndarray, "start 2"]:
+        """The start cells."""
+        return np.argwhere(self._cells == "S").astype(np.int32)
+
+    @property
+    def goals(self) -> Int[np.ndarray, "goal 2"]:
+        """The goal cells."""
+        return np.argwhere(self._cells == ".").astype(np.int32)
+
+    @property
+    def _cells(self) -> np.ndarray:
+        return np.array([list(row) for row in self.rows])
 
     @property
     def goal_count(self) -> int:
@@ -162,11 +177,12 @@ def parse_map_file(text: str) -> GridWorld:
         try:
             options[name] = int(value) if name == "horizon" else float(value)
         except ValueError:
-            raise HindsightError(f"The map file sets {name} to '{value}', which is not a number.") from None
+            kind = "whole number" if name == "horizon" else "number"
+            raise HindsightError(f"The map file sets {name} to '{value}', which is not a {kind}.") from None
     return GridWorld("\n".join(lines), slip=options.get("slip", 0.0), horizon=int(options.get("horizon", 32)))
 
 
-def _parse_cells(text: str) -> np.ndarray:
+def _parse_rows(text: str) -> tuple[str, ...]:
     lines = [line.rstrip() for line in text.strip("\n").splitlines()]
     if not any(lines):
         raise HindsightError("The map is empty.")
@@ -188,7 +204,7 @@ def _parse_cells(text: str) -> np.ndarray:
         raise HindsightError("The map has no start cell: mark at least one with 'S'.")
     if not np.any(cells == "."):
         raise HindsightError("The map has no goal cell: mark at least one free cell with '.'.")
-    return cells
+    return tuple(lines)
 
 
 def _require_reachable_goals(walls: np.ndarray, starts: np.ndarray, goals: np.ndarray, horizon: int) -> None:

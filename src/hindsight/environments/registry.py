@@ -76,6 +76,8 @@ class Specification:
 def specify(name: str, **options: Any) -> Specification:
     """Complete a name and options as `make` takes them; the file of a map is read here."""
     if name.startswith("grid:"):
+        if "map" in options:
+            raise HindsightError(f"'{name}' already names a map.")
         name, options = "grid", {"map": name.removeprefix("grid:"), **options}
     sized = re.fullmatch(r"(?P<base>.*?)-(?P<size>\d+)", name)
     if sized and (entry := ENVIRONMENTS.get(sized["base"])) and entry.suffix:

@@ -205,7 +205,8 @@ def _values(
 
 def _find(table: np.ndarray, rows: Array) -> Array:
     """The position of each row in a table."""
-    return jnp.argmax(jnp.all(rows[..., None, :] == jnp.asarray(table, jnp.float32), axis=-1), axis=-1)
+    candidates = jnp.asarray(table, jnp.float32).reshape((1,) * (rows.ndim - 1) + table.shape)
+    return jnp.argmax(jnp.all(rows[..., None, :] == candidates, axis=-1), axis=-1)
 
 
 def squared_bias(errors: Float[np.ndarray, "group parameter"]) -> tuple[float, float]:

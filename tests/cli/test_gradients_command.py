@@ -1,0 +1,58 @@
+"""`hindsight gradients` from end to end, and the examples."""
+
+import csv
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+
+from hindsight.cli import main
+
+SMALL = ["--samples", "4", "--batch-sizes", "2", "--hidden-layers", "4", "--horizons", "full"]
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def test_a_table_a_figure_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--estimators", "gcpg", "weighted", "--max-active-goals", "all", "1", "--output", str(tmp_path), "--json"]
+    main(["gradients", "bit-flipping-2", *SMALL, *flags])
+    output = capsys.readouterr()
+    content = json.loads(output.out)
+    assert content["environment"] == "bit-flipping-2"
+    assert content["policy"] == "fresh"
+    assert [row["setup"]["estimator"] for row in content["measurements"]] == ["gcpg", "weighted", "weighted"]
+    assert "3/3 weighted, 2, full, 1 goals" in output.err
+    rows = list(csv.DictReader((tmp_path / "gradients.csv").read_text().splitlines()))
+    assert [row["max_active_goals"] for row in rows] == ["", "", "1"]
+    assert float(rows[0]["variance"]) == content["measurements"][0]["variance"]
+    sizes = list(csv.DictReader((tmp_path / "sample-sizes.csv").read_text().splitlines()))
+    assert [row["time"] for row in sizes] == ["1", "2"] * 3
+    assert (tmp_path / "gradients.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["bit-flipping-16"], "at most 10 bits"),
+        (["bit-flipping-2", "--estimators", "gpcg"], "Did you mean 'gcpg'?"),
+        (["bit-flipping-2", "--max-active-goals", "0"], "--max-active-goals takes 'all' or whole numbers"),
+        (["bit-flipping-2", "--run-folder", "nowhere"], "'nowhere' holds no run"),
+        (["bit-flipping-2", "--checkpoint", "5"], "--checkpoint needs --run-folder"),
+        (["bit-flipping-2", "--samples", "1"], "samples must be at least 2"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    flags: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        main(["gradients", *flags])
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_the_training_loop_example_learns(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(EXAMPLES / "own_training_loop.py"), run_name="__main__")
+    rates = [float(line.split(": ")[1].split("%")[0]) for line in capsys.readouterr().out.splitlines()]
+    assert rates[0] < 50
+    assert rates[-1] > 90

@@ -1,0 +1,144 @@
+"""Exact returns, values and gradients: against finite differences, sampling, and answers known otherwise."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from reference.compilation import quick_jit
+
+from hindsight.core.errors import HindsightError
+from hindsight.environments.bit_flipping import BitFlipping
+from hindsight.environments.finite import FiniteProblem, check_problem
+from hindsight.environments.grid_world import GridWorld
+from hindsight.environments.registry import make
+from hindsight.exact import (
+    exact_gradient,
+    exact_values,
+    expected_return,
+    finite_problem,
+    optimal_return,
+    policy_table,
+    state_distributions,
+)
+from hindsight.networks.policy import Policy
+from hindsight.rollout.compiled import collect
+
+SLIPPERY = GridWorld("S..\n.#.\n...", slip=0.3, horizon=6)
+
+
+def sharp_policy(environment: BitFlipping | GridWorld, hidden: int = 5, scale: float = 1.0) -> Policy:
+    """A small policy far from uniform."""
+    problem = environment.finite_problem()
+    size, generator = problem.observations.shape[1], np.random.default_rng(0)
+    policy = Policy(size, size, environment.action_count, (hidden,), jax.random.key(0))
+    return jax.tree.map(lambda leaf: generator.normal(size=leaf.shape, scale=scale), policy)
+
+
+@pytest.mark.parametrize("environment", [BitFlipping(3), SLIPPERY], ids=["bits", "grid"])
+def test_the_exact_gradient_agrees_with_finite_differences(environment: BitFlipping | GridWorld) -> None:
+    problem, policy = finite_problem(environment), sharp_policy(environment)
+    _, gradient = exact_gradient(policy, problem)
+    generator, step = np.random.default_rng(1), 1e-5
+    with jax.enable_x64(True):
+        compiled = quick_jit(lambda table: expected_return(table, problem))
+        for _ in range(5):
+            direction = jax.tree.map(lambda leaf: generator.normal(size=leaf.shape), policy)
+            ends = []
+            for sign in (1, -1):
+                moved = jax.tree.map(lambda leaf, way, s=sign: leaf + s * step * way, policy, direction)
+                ends.append(float(compiled(policy_table(moved, problem))))
+            parts = jax.tree.map(lambda slope, way: float(np.sum(slope * way)), gradient, direction)
+            expected = sum(jax.tree.leaves(parts))
+            assert abs(expected) > 1e-3
+            assert (ends[0] - ends[1]) / (2 * step) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "best"), [("bit-flipping-8", 4.9921875), ("empty-room", 21.0 + 11 / 12), ("four-rooms", 18.841)]
+)
+def test_best_possible_returns(name: str, best: float) -> None:
+    assert optimal_return(finite_problem(make(name))) == pytest.approx(best, abs=1e-3)
+
+
+def test_values_returns_and_distributions_fit_together() -> None:
+    problem, policy = finite_problem(SLIPPERY), sharp_policy(SLIPPERY)
+    table = policy_table(policy, problem)
+    value, _ = exact_gradient(policy, problem)
+    found = exact_values(table, problem)
+    assert problem.start_probabilities @ found.values[0] @ problem.goal_probabilities == pytest.approx(value, rel=1e-12)
+    np.testing.assert_allclose(np.sum(table[None] * found.advantages, axis=3), 0, atol=1e-10)
+    assert np.max(np.abs(found.advantages)) > 0.1
+    with jax.enable_x64(True):
+        present = np.asarray(state_distributions(jnp.asarray(table), problem))
+    # The floor of 1e-12 under every probability lets a row sum to a little more than one.
+    assert np.all(np.diff(present.sum(axis=1), axis=0) <= 1e-10)
+    np.testing.assert_allclose(present[0].sum(axis=0), 1)
+
+
+@cache
+def four_rooms_policy() -> Policy:
+    return jax.tree.map(jnp.float32, sharp_policy(make("four-rooms"), hidden=16, scale=0.3))  # type: ignore[arg-type]
+
+
+def test_exact_agrees_with_sampling_on_four_rooms() -> None:
+    """20,000 episodes with a fixed seed; the tolerance is four standard errors."""
+    environment, policy = make("four-rooms"), four_rooms_policy()
+    expected, _ = exact_gradient(policy, finite_problem(environment))
+
+    def explore(observations: jax.Array, goals: jax.Array, time: jax.Array, key: jax.Array) -> tuple:
+        table = policy.log_probabilities(observations, goals)
+        actions = jnp.argmax(table + jax.random.gumbel(key, table.shape), axis=1)
+        return actions, jnp.take_along_axis(table, actions[:, None], axis=1)[:, 0]
+
+    episodes = jax.jit(lambda key: collect(environment, explore, 20_000, key))(jax.random.key(1))
+    final = np.asarray(episodes.achieved_goals)[np.arange(20_000), np.asarray(episodes.lengths)]
+    reached = np.all(final == np.asarray(episodes.pursued_goals), axis=1)
+    returns = np.where(reached, environment.horizon - np.asarray(episodes.lengths), 0)
+    error = returns.std() / np.sqrt(len(returns))
+    assert expected > 1
+    assert abs(returns.mean() - expected) < 4 * error
+
+
+def test_tables_agree_with_the_steps_of_a_slippery_grid() -> None:
+    """Each state and action 4,000 times; the tolerance is five standard errors of a frequency."""
+    problem = finite_problem(SLIPPERY)
+    cells = jnp.asarray(problem.observations, jnp.int32)
+    keys = jax.random.split(jax.random.key(2), 4000)
+    every = jax.vmap(jax.vmap(jax.vmap(SLIPPERY.step, (None, None, 0)), (None, 0, None)), (0, None, None))
+    following = np.asarray(jax.jit(every)(cells, jnp.arange(4), keys))
+    arrived = np.all(following[:, :, :, None] == np.asarray(cells)[None, None, None], axis=4).mean(axis=2)
+    np.testing.assert_allclose(arrived, problem.transition_probabilities[0], atol=5 * 0.5 / np.sqrt(4000))
+
+
+def test_an_environment_without_tables_is_named() -> None:
+    with pytest.raises(HindsightError, match="str has no method finite_problem"):
+        finite_problem("four-rooms")
+
+
+def test_tables_that_would_not_fit_are_refused() -> None:
+    with pytest.raises(HindsightError, match="at most 10 bits"):
+        finite_problem(BitFlipping(16))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("goal_probabilities", np.full(4, 0.3), "goal_probabilities must hold probabilities that sum to one"),
+        ("start_probabilities", np.array([2.0, -1.0, 0.0, 0.0]), "start_probabilities must hold probabilities"),
+        ("transition_probabilities", np.ones((1, 4, 2, 4)), "transition_probabilities must hold probabilities"),
+        ("transition_probabilities", np.ones((4, 2, 4)), "transition_probabilities must have shape"),
+        ("rewards", np.ones((2, 4, 3)), "rewards must have shape"),
+        ("reached", np.ones((4, 3), bool), "reached must have shape"),
+    ],
+)
+def test_a_wrong_table_is_named(name: str, value: np.ndarray, message: str) -> None:
+    problem: FiniteProblem = BitFlipping(2).finite_problem()
+    with pytest.raises(HindsightError, match=message):
+        check_problem(problem._replace(**{name: value}))
+
+
+def test_a_policy_of_the_wrong_shape_is_named() -> None:
+    with pytest.raises(HindsightError, match=r"policy must have the axes \[state, goal, action\] = \(4, 4, 2\)"):
+        exact_values(np.ones((4, 4, 3)) / 3, finite_problem(BitFlipping(2)))
