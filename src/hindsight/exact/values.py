@@ -3,10 +3,8 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from hindsight.environments.finite import FiniteProblem
 from hindsight.exact.returns import require_policy_table
@@ -29,32 +27,20 @@ class Values(NamedTuple):
 def exact_values(policy: Float[np.ndarray, "state goal action"], problem: FiniteProblem) -> Values:
     """Lemma D.3 backwards in time: Q_t = E[r(s', g) + V_{t+1}(s', g)] and V_t = E[Q_t], with V zero once reached."""
     require_policy_table(policy, problem)
-    return _recursion(problem, lambda action_values: jnp.sum(policy * action_values, axis=2))
+    return _recursion(problem, lambda action_values: np.sum(policy * action_values, axis=2))
 
 
 def optimal_return(problem: FiniteProblem) -> float:
     """The largest expected return of any policy, which may depend on time."""
-    first = _recursion(problem, lambda action_values: jnp.max(action_values, axis=2)).values[0]
+    first = _recursion(problem, lambda action_values: np.max(action_values, axis=2)).values[0]
     return float(problem.start_probabilities @ first @ problem.goal_probabilities)
 
 
-def _recursion(problem: FiniteProblem, choose: Callable[[Array], Array]) -> Values:
-    with jax.enable_x64(True):
-        values, action_values = _backwards(problem, choose)
-        return Values(np.asarray(values), np.asarray(action_values))
-
-
-def _backwards(problem: FiniteProblem, choose: Callable[[Array], Array]) -> tuple[Array, Array]:
-    transitions = jnp.asarray(problem.transition_probabilities)
-
-    def step(following: Array, time: Array) -> tuple[Array, tuple[Array, Array]]:
-        arriving = jnp.asarray(problem.rewards)[time] + jnp.where(problem.reached, 0, following)
-        chosen = transitions[jnp.minimum(time, transitions.shape[0] - 1)]
-        action_values = jnp.einsum("san,ng->sga", chosen, arriving)
-        values = choose(action_values)
-        return values, (values, action_values)
-
-    final = jnp.zeros(problem.reached.shape, transitions.dtype)
-    times = jnp.arange(problem.actions_per_episode)
-    values, action_values = jax.lax.scan(step, final, times, reverse=True)[1]
-    return jnp.concatenate([values, final[None]]), action_values
+def _recursion(problem: FiniteProblem, choose: Callable[[np.ndarray], np.ndarray]) -> Values:
+    values, action_values = [np.zeros(problem.reached.shape)], []
+    for time in reversed(range(problem.actions_per_episode)):
+        transitions = problem.transition_probabilities[min(time, len(problem.transition_probabilities) - 1)]
+        arriving = problem.rewards[time] + np.where(problem.reached, 0, values[-1])
+        action_values.append(np.moveaxis(np.tensordot(transitions, arriving, axes=1), 1, 2))
+        values.append(choose(action_values[-1]))
+    return Values(np.stack(values[::-1]), np.stack(action_values[::-1]))
