@@ -21,7 +21,7 @@ demo: setup ## Watch HPG learn bit flipping while GCPG falls behind
 	$(BIN)/python scripts/demo.py
 
 test: setup lint types ## All tests, linters and type checks
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-slow: setup ## Real learning runs, some minutes
 	$(BIN)/python -m pytest -m slow

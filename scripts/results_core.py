@@ -43,16 +43,16 @@ DEFINITIVE_RUNS = 10
 INTRODUCTION = f"""# Core results: HPG and GCPG beside the paper
 
 Average performance (the mean return over all evaluations of a run), mean and standard deviation over runs with fresh
-seeds. The paper's values are from its table of definitive average performance (appendix E, 20 runs). `make results-core`
-makes this page again from nothing; it keeps each finished piece and goes on where it was stopped.
+seeds. The paper's values are from its table of definitive average performance (appendix E, 20 runs).
+`make results-core` makes this page again from nothing; it keeps each finished piece and goes on where it was stopped.
 
-Environments, networks, batches, evaluations and episodes per evaluation are the paper's (`hindsight.experiments.paper`).
-The paper does not name the learning rates it chose, so each was searched among its eight: all of them with {FIRST_RUNS}
-runs over a quarter of the batches, then the best {SURVIVORS} with {SECOND_RUNS} runs over all batches, scored as in the
-paper by mean minus standard deviation. The difference is in units of the paper's standard deviation.
+Environments, networks, batches and evaluations are the paper's (`hindsight.experiments.paper`). The paper does not name the
+learning rates it chose, so each was searched among its eight: all of them with {FIRST_RUNS} runs over a quarter of the
+batches, then the best {SURVIVORS} with {SECOND_RUNS} runs over all batches, scored as in the paper by mean minus standard
+deviation. The difference is in units of the paper's standard deviation.
 """
-NOTES = """HPG and GCPG agree with the paper in every cell: no mean is further than two of the paper's standard deviations away.
-On 16 bits GCPG never meets a reward, so all learning rates tie at zero and the smallest was taken.
+NOTES = """On 16 bits GCPG never meets a reward, so all learning rates tie at zero and the smallest was
+taken, as in the paper, where it does not learn either.
 """
 
 
