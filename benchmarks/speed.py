@@ -5,12 +5,12 @@ on a current TensorFlow on two cores of this kind. Everything else is measured i
 """
 
 import argparse
-import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -73,7 +73,7 @@ def main() -> None:
     if arguments.memory:
         print_memory(CELLS[int(arguments.memory[0])], int(arguments.memory[1]))
         return
-    console = Console()
+    console = Console(width=110)
     peak = matmul_gigaflops()
     console.print(f"Matrix multiplication, 2048x2048 in float32: {peak:.0f} GFLOP/s", highlight=False)
     table = Table(title="Updates per second, training from scratch (lowest and highest of three)")
@@ -175,7 +175,9 @@ def print_memory(cell: Cell, runs: int) -> None:
     """Train for a few batches and print the peak memory in MB."""
     for _ in training(make(cell.environment), cell.settings(3, runs)):
         pass
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    # Not ru_maxrss, which a child inherits from the process that started it.
+    status = Path("/proc/self/status").read_text()
+    print(int(status.partition("VmHWM:")[2].split()[0]) / 1024)
 
 
 def _flops(network: Any) -> int:

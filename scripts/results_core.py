@@ -46,10 +46,10 @@ Average performance (the mean return over all evaluations of a run), mean and st
 seeds. The paper's values are from its table of definitive average performance (appendix E, 20 runs).
 `make results-core` makes this page again from nothing; it keeps each finished piece and goes on where it was stopped.
 
-Environments, networks, batches and evaluations are the paper's (`hindsight.experiments.paper`). The paper does not name the
-learning rates it chose, so each was searched among its eight: all of them with {FIRST_RUNS} runs over a quarter of the
-batches, then the best {SURVIVORS} with {SECOND_RUNS} runs over all batches, scored as in the paper by mean minus standard
-deviation. The difference is in units of the paper's standard deviation.
+Environments, networks, batches and evaluations are the paper's (`hindsight.experiments.paper`). The paper does not
+name the learning rates it chose, so each was searched among its eight: all with {FIRST_RUNS} runs over a quarter of
+the batches, then the best {SURVIVORS} with {SECOND_RUNS} runs over all batches, scored as in the paper by mean minus
+standard deviation. The difference is in units of the paper's standard deviation.
 """
 NOTES = """On 16 bits GCPG never meets a reward, so all learning rates tie at zero and the smallest was
 taken, as in the paper, where it does not learn either.
