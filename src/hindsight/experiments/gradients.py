@@ -96,13 +96,14 @@ def measure(
     problem = finite_problem(environment)
     _, exact = exact_gradient(policy, problem)
     truth = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(exact)])
-    values = exact_values(policy_table(policy, problem), problem).values.astype(np.float32)
+    values = jnp.asarray(exact_values(policy_table(policy, problem), problem).values, jnp.float32)
+    known = _Known(policy, values, jnp.asarray(truth, jnp.float32))
     for number, setup in enumerate(chosen):
-        draw = _sampler(environment, problem, values, setup, jnp.asarray(truth, jnp.float32))
+        draw = _sampler(environment, problem, setup)
         groups: list[_Totals] = []
         for group, share in enumerate(np.array_split(np.arange(samples), min(GROUPS, samples))):
             keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), group), samples // GROUPS + 1)
-            groups.append(jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), draw(policy, keys, len(share))))
+            groups.append(jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), draw(known, keys, len(share))))
             tick(number, int(share[-1]) + 1)
         yield _conclude(setup, samples, groups, truth)
 
@@ -118,33 +119,42 @@ class _Totals(NamedTuple):
     counted: Float[Array, " time"]
 
 
+class _Known(NamedTuple):
+    """What belongs to a policy: an input of the compiled programs, so that all policies share them."""
+
+    policy: Any
+    values: Float[Array, "time state goal"]
+    truth: Float[Array, " parameter"]
+
+
 def _sampler(
-    environment: Environment, problem: FiniteProblem, values: np.ndarray, setup: Setup, truth: Array
-) -> Callable[[Any, Key[Array, " sample"], int], _Totals]:
+    environment: Environment, problem: FiniteProblem, setup: Setup
+) -> Callable[[_Known, Key[Array, " sample"], int], _Totals]:
     """A compiled function that sums over batches."""
 
-    def one(policy: Any, key: Key[Array, ""]) -> _Totals:
-        gradient, effective, counted = _estimate(environment, problem, values, setup, policy, key)
+    def one(known: _Known, key: Key[Array, ""]) -> _Totals:
+        gradient, effective, counted = _estimate(environment, problem, setup, known, key)
         flat = jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(gradient)])
         squared = jnp.sum(flat**2)
-        length = jnp.sqrt(squared * jnp.sum(truth**2))
-        cosine = jnp.where(length > 0, jnp.sum(flat * truth) / jnp.where(length > 0, length, 1), 0)
+        length = jnp.sqrt(squared * jnp.sum(known.truth**2))
+        cosine = jnp.where(length > 0, jnp.sum(flat * known.truth) / jnp.where(length > 0, length, 1), 0)
         return _Totals(flat, squared, cosine, effective, counted)
 
     @jax.jit
-    def draw(policy: Any, keys: Key[Array, " sample"], count: Array) -> _Totals:
-        shapes = jax.eval_shape(one, policy, keys[0])
+    def draw(known: _Known, keys: Key[Array, " sample"], count: Array) -> _Totals:
+        shapes = jax.eval_shape(one, known, keys[0])
         zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        add = lambda number, total: jax.tree.map(jnp.add, total, one(policy, keys[number]))  # noqa: E731
+        add = lambda number, total: jax.tree.map(jnp.add, total, one(known, keys[number]))  # noqa: E731
         return jax.lax.fori_loop(0, count, add, zero)
 
     return draw
 
 
 def _estimate(
-    environment: Environment, problem: FiniteProblem, values: np.ndarray, setup: Setup, policy: Any, key: Array
+    environment: Environment, problem: FiniteProblem, setup: Setup, known: _Known, key: Array
 ) -> tuple[Any, Array, Array]:
     """One batch's estimate of the gradient, and the effective sample sizes of its ratios."""
+    policy = known.policy
     episode_key, goal_key = jax.random.split(key)
 
     def explore(observations: Array, goals: Array, time: Array, key: Array) -> tuple[Array, Array]:
@@ -163,7 +173,7 @@ def _estimate(
     given = Ingredients(
         log_ratios,
         rewards,
-        _values(problem, values, episodes, goals, decides),
+        _values(problem, known.values, episodes, goals, decides),
         goals.probabilities,
         episodes.taken,
         setup.ended,
@@ -192,13 +202,13 @@ def _goals(
 
 
 def _values(
-    problem: FiniteProblem, values: np.ndarray, episodes: Episodes, goals: GoalSet, decides: Array
+    problem: FiniteProblem, values: Array, episodes: Episodes, goals: GoalSet, decides: Array
 ) -> Float[Array, "goal episode state"]:
     """The exact V_t(s[i, t], g) where a decision is made under g, otherwise zero; zero at the last state."""
     states = _find(problem.observations, episodes.observations)
     columns = _find(problem.goals, goals.goals)
     times = jnp.arange(episodes.actions.shape[1])
-    found = jnp.asarray(values)[times[None, :, None], states[:, :-1, None], columns[None, None, :]]
+    found = values[times[None, :, None], states[:, :-1, None], columns[None, None, :]]
     found = jnp.where(decides, jnp.moveaxis(found, 2, 0), 0)
     return jnp.concatenate([found, jnp.zeros_like(found[:, :, :1])], axis=2)
 

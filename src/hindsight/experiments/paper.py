@@ -12,9 +12,9 @@ from hindsight.training.settings import Settings
 LEARNING_RATES: dict[tuple[str, int, str], float] = {
     ("bit-flipping-8", 2, "gcpg"): 5e-4,
     ("empty-room", 2, "gcpg"): 5e-4,
-    ("four-rooms", 2, "gcpg"): 5e-4,
+    ("four-rooms", 2, "gcpg"): 1e-4,
     ("four-rooms", 16, "gcpg"): 5e-4,
-    ("four-rooms", 2, "hpg"): 5e-4,
+    ("four-rooms", 2, "hpg"): 1e-4,
     ("four-rooms", 16, "hpg"): 5e-4,
 }
 """The best of the paper's policy learning rates as found here (the paper does not name them), where it is not 1e-3.
