@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test test-slow lint types bench results-core format clean
+.PHONY: help setup demo test test-slow lint types bench results-core results-gradients format clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -39,6 +39,9 @@ bench: setup ## Speed, as ratios to the published code
 
 results-core: setup ## The core learning results beside the paper's (hours; goes on where it stopped)
 	$(BIN)/python scripts/results_core.py
+
+results-gradients: setup ## The measurements of docs/gradients.md (half an hour; goes on where it stopped)
+	$(BIN)/python scripts/results_gradients.py
 
 format: setup
 	$(BIN)/ruff check --fix .

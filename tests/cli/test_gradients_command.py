@@ -1,8 +1,7 @@
-"""`hindsight gradients` from end to end, and the examples."""
+"""`hindsight gradients` from end to end."""
 
 import csv
 import json
-import runpy
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from hindsight.cli import main
 
 SMALL = ["--samples", "4", "--batch-sizes", "2", "--hidden-layers", "4", "--horizons", "full"]
-EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def test_a_table_a_figure_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,10 +47,3 @@ def test_bad_input_is_one_sentence(
         main(["gradients", *flags])
     assert stop.value.code == 2
     assert message in capsys.readouterr().err.splitlines()[-1]
-
-
-def test_the_training_loop_example_learns(capsys: pytest.CaptureFixture[str]) -> None:
-    runpy.run_path(str(EXAMPLES / "own_training_loop.py"), run_name="__main__")
-    rates = [float(line.split(": ")[1].split("%")[0]) for line in capsys.readouterr().out.splitlines()]
-    assert rates[0] < 50
-    assert rates[-1] > 90
