@@ -17,7 +17,7 @@ def test_a_table_a_figure_and_json(tmp_path: Path, capsys: pytest.CaptureFixture
     output = capsys.readouterr()
     content = json.loads(output.out)
     assert content["environment"] == "bit-flipping-2"
-    assert content["policy"] == "fresh"
+    assert content["policy"] == "a fresh policy"
     assert [row["setup"]["estimator"] for row in content["measurements"]] == ["gcpg", "weighted", "weighted"]
     assert "3/3 weighted, 2, full, 1 goals" in output.err
     rows = list(csv.DictReader((tmp_path / "gradients.csv").read_text().splitlines()))

@@ -214,3 +214,13 @@ def test_the_ratio_of_a_step_includes_its_own_action_but_not_the_next() -> None:
     behaviour = np.log(np.array([[0.25, 0.4, 0.3]]))
     log_ratios = cumulative_log_ratios(log_probabilities, behaviour, np.array([[True, True, False]]))
     np.testing.assert_allclose(np.exp(log_ratios), [[[2.0, 1.0, 1.0]]], rtol=1e-5)
+
+
+def test_effective_sample_size_lies_between_one_and_the_episodes_that_count() -> None:
+    """All weight on one episode, equal weights, and an ended episode that counts only when carried."""
+    log_ratios = np.log(np.array([[[1.0, 1.0], [1.0, 1e30], [1.0, 1.0]], [[1.0, 1.0]] * 3]))
+    taken = np.array([[True, True], [True, True], [True, False]])
+    dropped = estimators.effective_sample_size(log_ratios, taken)
+    np.testing.assert_allclose(dropped, [[3, 1], [3, 2]], rtol=1e-6)
+    carried = estimators.effective_sample_size(log_ratios, taken, "carry")
+    np.testing.assert_allclose(carried, [[3, 1], [3, 3]], rtol=1e-6)

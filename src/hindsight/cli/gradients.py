@@ -39,14 +39,14 @@ def run_gradients(command: Gradients) -> None:
     folder = command.output or new_folder(f"gradients-{specification.id}")
     folder.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=True)
-    console.print(f"{len(chosen)} setups, {command.samples} batches each, {label} policy", highlight=False)
+    console.print(f"{len(chosen)} setups, {command.samples} batches each, {label}", highlight=False)
     measurements = _measure(command, specification, policy, chosen, console)
-    _write(measurements, folder, f"{specification.id}, {label} policy")
+    _write(measurements, folder, f"{specification.id}, {label}")
     if command.json:
         rows = [asdict(measurement) for measurement in measurements]
         print(json.dumps({"environment": specification.id, "policy": label, "measurements": rows}))
     else:
-        _print(measurements, f"Gradients on {specification.id}, {label} policy")
+        _print(measurements, f"Gradients on {specification.id}, {label}")
         Console().print(f"In {folder}: gradients.csv, sample-sizes.csv, gradients.png", highlight=False, soft_wrap=True)
 
 
@@ -55,7 +55,7 @@ def _policy(command: Gradients, specification: Specification) -> tuple[Any, str]
         if command.checkpoint is not None:
             raise HindsightError("--checkpoint needs --run-folder.")
         agent = make_agent(specification.build(), Settings(hidden_layers=command.hidden_layers))
-        return agent.policy(agent.init(jax.random.key(command.seed))), "fresh"
+        return agent.policy(agent.init(jax.random.key(command.seed))), "a fresh policy"
     job = load_job(command.run_folder)
     if job.environment != specification:
         raise HindsightError(f"'{command.run_folder}' was trained on {job.environment.id}, not {specification.id}.")
@@ -103,7 +103,7 @@ def describe(setup: Setup) -> str:
 def _print(measurements: list[Measurement], title: str) -> None:
     table = Table(title=title, caption="bias² and variance relative to the exact gradient's squared length")
     table.add_column("estimator, batch, horizon, ended, goals", no_wrap=True)
-    for name in ("bias²", "variance", "cosine"):
+    for name in ("bias²", "var.", "cos"):
         table.add_column(name, justify="right", no_wrap=True)
     for found in measurements:
         table.add_row(

@@ -58,8 +58,11 @@ def effective_sample_size(
     taken: Bool[Array, "episode time"],
     ended: Literal["drop", "carry"] = "drop",
 ) -> Float[Array, "goal time"]:
-    """1 / sum_i w[g, i, t]^2 with the weights of Theorem 5.2: how many episodes a goal's estimate really rests on."""
-    weights = normalised_ratios(log_ratios, taken, ended)
+    """1 / sum_i w[g, i, t]^2 with the weights of Theorem 5.2: how many episodes a goal's estimate really rests on.
+
+    With `carry`, ended episodes count as well, with the weight that they have in the normaliser.
+    """
+    weights = normalised_ratios(log_ratios, taken if ended == "drop" else jnp.ones_like(taken), ended)
     squares = jnp.sum(weights**2, axis=1)
     return jnp.where(squares > 0, 1 / jnp.where(squares > 0, squares, 1), 0)
 
