@@ -8,6 +8,9 @@ from matplotlib.axes import Axes
 
 from hindsight.analysis.figures import COLOURS, FAINT, INK, STYLES, Figure, new_figure
 
+SIZES_HEIGHT = 4.2
+"""In inches; the bars beside may need more."""
+
 
 @dataclass(frozen=True)
 class ErrorBar:
@@ -20,10 +23,11 @@ class ErrorBar:
 
 def gradient_errors(bars: Sequence[ErrorBar], sizes: Mapping[str, Sequence[float]], title: str) -> Figure:
     """Squared error relative to the exact gradient's squared length, beside effective sample sizes by time step."""
-    figure = new_figure((11.5, max(3.6, 0.34 * len(bars) + 1.6)))
-    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
-    _draw_errors(left, bars)
-    _draw_sizes(right, sizes)
+    below = max(0.0, 0.27 * len(bars) + 1.5 - SIZES_HEIGHT)
+    figure = new_figure((11.5, SIZES_HEIGHT + below))
+    grid = figure.add_gridspec(2, 2, width_ratios=(3, 2), height_ratios=(SIZES_HEIGHT, max(below, 0.01)))
+    _draw_errors(figure.add_subplot(grid[:, 0]), bars)
+    _draw_sizes(figure.add_subplot(grid[0, 1]), sizes)
     figure.suptitle(title, x=0.01, ha="left", color=INK, fontsize=12, fontweight="bold")
     return figure
 
@@ -36,10 +40,10 @@ def _draw_errors(axes: Axes, bars: Sequence[ErrorBar]) -> None:
     ):
         axes.barh(positions + offset, values, height=0.36, color=colour, label=name, zorder=3)
     axes.set_yticks(positions, [bar.label for bar in bars], color=INK, fontsize=9)
-    axes.invert_yaxis()
     axes.set_xscale("log")
     axes.set_xlabel("relative to the squared length of the exact gradient", color=INK)
-    axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(0, 1.0 + 1.4 / (len(bars) + 3)), ncols=2)
+    axes.set_ylim(len(bars) - 0.4, -0.6)
+    axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2)
     _dress(axes, "x")
 
 

@@ -103,8 +103,8 @@ def describe(setup: Setup) -> str:
 def _print(measurements: list[Measurement], title: str) -> None:
     table = Table(title=title, caption="bias² and variance relative to the exact gradient's squared length")
     table.add_column("estimator, batch, horizon, ended, goals", no_wrap=True)
-    for name in ("bias²", "var.", "cos"):
-        table.add_column(name, justify="right", no_wrap=True)
+    for name, width in (("bias²", 15), ("variance", 8), ("cosine", 6)):
+        table.add_column(name, justify="right", no_wrap=True, min_width=width)
     for found in measurements:
         table.add_row(
             describe(found.setup),
