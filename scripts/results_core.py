@@ -40,25 +40,6 @@ SECOND_RUNS, SURVIVORS = 3, 3
 DEFINITIVE_RUNS = 10
 
 
-INTRODUCTION = f"""# Core results: HPG and GCPG beside the paper
-
-Average performance (the mean return over all evaluations of a run), mean and standard deviation over runs with fresh
-seeds. The paper's values are from its table of definitive average performance (appendix E, 20 runs).
-`make results-core` makes this page again from nothing; it keeps each finished piece and goes on where it was stopped.
-
-Environments, networks, batches and evaluations are the paper's (`hindsight.experiments.paper`). The paper does not
-name the learning rates it chose, so each was searched among its eight: all with {FIRST_RUNS} runs over a quarter of
-the batches, then the best {SURVIVORS} with {SECOND_RUNS} runs over all batches, scored as in the paper by mean minus
-standard deviation. The difference is in units of the paper's standard deviation.
-"""
-NOTES = """HPG and GCPG are nowhere more than 1.2 of the paper's standard deviations below the paper. In four rooms with
-batch size 2 both are above it (by 3 and 2 standard deviations). The learning rate matters much there: in the search HPG
-made 7.22 at 5e-5, 7.82 at 1e-4 and 7.18 at 5e-4, and GCPG 4.49 at 5e-5 and 5.80 at 1e-4, so that the paper's 7.38 and
-4.64 would fit a neighbouring rate. On 16 bits GCPG never meets a reward, so all learning rates tie at zero and the
-smallest was taken; in the paper it does not learn either.
-"""
-
-
 @dataclass(frozen=True)
 class Cell:
     """An environment, a batch size and a method."""
@@ -168,8 +149,7 @@ def write_table() -> None:
                 }
             )
     write_atomically(FOLDER / "table.json", (json.dumps(rows, indent=1) + "\n").encode())
-    figures = "".join(f"![{name}, batch size {size}]({name}-batch{size}.png)\n\n" for name, size in CELLS)
-    write_atomically(FOLDER / "README.md", f"{INTRODUCTION}\n{markdown(rows)}\n{NOTES}\n{figures}".encode())
+    write_atomically(FOLDER / "table.md", markdown(rows).encode())
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:

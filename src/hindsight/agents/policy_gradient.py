@@ -62,19 +62,13 @@ def policy_gradient_agent(environment: Environment, method: Method, options: Opt
         baseline = Value(observation_size, goal_size, options.hidden_layers, baseline_key)
         return PolicyGradientState(policy, OPTIMISER.init(policy), baseline, OPTIMISER.init(baseline))
 
-    def log_probabilities(state: PolicyGradientState, observations: Array, goals: Array) -> Array:
-        rows = observations.shape[0]
-        return state.policy.log_probabilities(observations.reshape(rows, -1), goals.reshape(rows, -1))
-
     def explore(
         state: PolicyGradientState, observations: Array, goals: Array, time: Array, key: Key[Array, ""]
     ) -> tuple[Array, Array]:
-        options_ = log_probabilities(state, observations, goals)
-        actions = jnp.argmax(options_ + jax.random.gumbel(key, options_.shape), axis=1)
-        return actions, jnp.take_along_axis(options_, actions[:, None], axis=1)[:, 0]
+        return state.policy.sample(_rows(observations), _rows(goals), key)
 
     def exploit(state: PolicyGradientState, observations: Array, goals: Array, time: Array) -> Array:
-        return jnp.argmax(log_probabilities(state, observations, goals), axis=1)
+        return jnp.argmax(state.policy.log_probabilities(_rows(observations), _rows(goals)), axis=1)
 
     def update(
         state: PolicyGradientState, episodes: Episodes, rates: LearningRates, key: Key[Array, ""]
@@ -163,6 +157,10 @@ def _ascend(model: eqx.Module, gradient: eqx.Module, optimiser: optax.OptState, 
 
 def _finite(tree: object) -> Array:
     return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]))
+
+
+def _rows(batch: Array) -> Float[Array, "row features"]:
+    return batch.reshape(batch.shape[0], -1)
 
 
 def _sizes(environment: Environment) -> tuple[int, int]:

@@ -158,9 +158,7 @@ def _estimate(
     episode_key, goal_key = jax.random.split(key)
 
     def explore(observations: Array, goals: Array, time: Array, key: Array) -> tuple[Array, Array]:
-        table = policy.log_probabilities(observations, goals)
-        actions = jnp.argmax(table + jax.random.gumbel(key, table.shape), axis=1)
-        return actions, jnp.take_along_axis(table, actions[:, None], axis=1)[:, 0]
+        return policy.sample(observations, goals, key)
 
     episodes = collect(environment, explore, setup.batch_size, episode_key, setup.horizon)
     form = find_form(setup.estimator)

@@ -36,6 +36,14 @@ class Policy(eqx.Module):
         logits = self.network(jnp.concatenate([observations, goals], axis=1))
         return jnp.logaddexp(jax.nn.log_softmax(logits), math.log(PROBABILITY_FLOOR))
 
+    def sample(
+        self, observations: Float[Array, "row features"], goals: Float[Array, "row goal"], key: Key[Array, ""]
+    ) -> tuple[Int[Array, " row"], Float[Array, " row"]]:
+        """An action for each row, drawn with its probability, and the logarithm of that probability."""
+        table = self.log_probabilities(observations, goals)
+        actions = jnp.argmax(table + jax.random.gumbel(key, table.shape), axis=1)
+        return actions, jnp.take_along_axis(table, actions[:, None], axis=1)[:, 0]
+
     def act(self, observation: Float[Array, "*features"], goal: Float[Array, "*goal"]) -> Int[Array, ""]:
         """The action with the largest probability for one observation and goal."""
         observation, goal = jnp.asarray(observation, jnp.float32), jnp.asarray(goal, jnp.float32)
