@@ -1,0 +1,316 @@
+"""The results of a study: one SQLite file, written by one process, in which each finished run is safe at once."""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from hindsight.core.errors import HindsightError
+
+FORMAT = 1
+"""Version of the layout; a reader refuses a newer one."""
+RESULTS = "results.sqlite"
+DEFINITIVE = "definitive"
+"""The stage of the runs that count; every other stage belongs to the search."""
+
+_TABLES = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE cells (
+    environment TEXT, batch_size INTEGER, method TEXT, plan TEXT NOT NULL, position INTEGER NOT NULL,
+    PRIMARY KEY (environment, batch_size, method)
+) WITHOUT ROWID;
+CREATE TABLE origins (number INTEGER PRIMARY KEY, content TEXT NOT NULL UNIQUE);
+CREATE TABLE runs (
+    number INTEGER PRIMARY KEY,
+    environment TEXT NOT NULL, batch_size INTEGER NOT NULL, method TEXT NOT NULL,
+    stage TEXT NOT NULL, learning_rate REAL NOT NULL, baseline_learning_rate REAL NOT NULL, seed INTEGER NOT NULL,
+    settings TEXT NOT NULL, seconds REAL NOT NULL, failed_batch INTEGER, cause TEXT,
+    origin INTEGER NOT NULL REFERENCES origins,
+    UNIQUE (environment, batch_size, method, stage, learning_rate, baseline_learning_rate, seed)
+);
+CREATE TABLE evaluations (
+    run INTEGER NOT NULL REFERENCES runs, batch INTEGER NOT NULL, episodes INTEGER NOT NULL,
+    mean_return REAL, success_rate REAL, PRIMARY KEY (run, batch)
+) WITHOUT ROWID;
+CREATE TABLE records (
+    run INTEGER NOT NULL REFERENCES runs, name TEXT NOT NULL, shape TEXT NOT NULL, content BLOB NOT NULL,
+    PRIMARY KEY (run, name)
+) WITHOUT ROWID;
+"""
+
+
+class Cell(NamedTuple):
+    """What a study compares: a method on an environment with a batch size."""
+
+    environment: str
+    batch_size: int
+    method: str
+
+    @property
+    def name(self) -> str:
+        """A name for people and files."""
+        return f"{self.environment}-batch{self.batch_size}-{self.method}"
+
+
+class RunKey(NamedTuple):
+    """What tells a run of a cell from the others; a method without a baseline has 0 for its rate."""
+
+    stage: str
+    learning_rate: float
+    baseline_learning_rate: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why a run failed, and in which batch."""
+
+    batch: int
+    sentence: str
+
+
+@dataclass(frozen=True, eq=False)
+class FinishedRun:
+    """A run that came to its end, or failed on the way."""
+
+    cell: Cell
+    key: RunKey
+    settings: Mapping[str, Any]
+    """All settings of the run, by name."""
+    batches: Int[np.ndarray, " evaluation"]
+    episodes: Int[np.ndarray, " evaluation"]
+    mean_returns: Float[np.ndarray, " evaluation"]
+    """Average return at each evaluation; NaN from the first evaluation after a failure."""
+    success_rates: Float[np.ndarray, " evaluation"]
+    seconds: float
+    """The run's share of the time that its piece took on all cores, without compilation; evaluations included."""
+    failure: Cause | None = None
+    records: Mapping[str, Int[np.ndarray, "..."]] = field(default_factory=dict)
+    """What the agent recorded of itself, such as `ratios`: how many active normalised likelihood ratios fell into
+    each bin, by time step and bin (equal bins from 0 to 1), over all of training."""
+    origin: int = 0
+    """Number of the entry in `StudyResults.origins` that made it."""
+
+    @property
+    def average_performance(self) -> float:
+        """Mean return over the evaluations; NaN for a run that failed."""
+        return float("nan") if self.failure else float(self.mean_returns.mean())
+
+
+@dataclass(frozen=True, eq=False)
+class StudyResults:
+    """All that a study's file holds."""
+
+    facts: Mapping[str, Any]
+    """The study's `name`, and what else was said of it as a whole."""
+    plans: Mapping[Cell, Mapping[str, Any]]
+    """What is to be run for each cell, in the study's order."""
+    runs: Sequence[FinishedRun]
+    origins: Mapping[int, Mapping[str, Any]]
+    """Versions, machine and code version, by number."""
+
+    def of(self, cell: Cell, stage: str | None = None) -> list[FinishedRun]:
+        """The runs of a cell, or of one of its stages, by rates and seed."""
+        return [run for run in self.runs if run.cell == cell and stage in (None, run.key.stage)]
+
+
+class ResultsFile:
+    """The open file. Reading needs no claim; writing is for the one process that has claimed the study's folder."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection):
+        self._path = path
+        self._connection = connection
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: Path, create: bool = False, seconds_to_wait: float = 10.0) -> Iterator[Self]:
+        """Open the file of a study, or begin a new one."""
+        if not create and not path.exists():
+            raise HindsightError(f"'{path.parent}' holds no study: it has no {path.name}.")
+        fresh = not path.exists() or path.stat().st_size == 0
+        with _explained(path):
+            connection = sqlite3.connect(path, timeout=seconds_to_wait, isolation_level=None)
+        try:
+            results = cls(path, connection)
+            if fresh and create:
+                results._begin()
+            results._check()
+            yield results
+        finally:
+            connection.close()
+
+    def _begin(self) -> None:
+        with _explained(self._path), self._transaction():
+            for statement in filter(str.strip, _TABLES.split(";")):
+                self._connection.execute(statement)
+            self._connection.execute("INSERT INTO facts VALUES ('format', ?)", (json.dumps(FORMAT),))
+
+    def _check(self) -> None:
+        """Refuse a file that is not ours, is damaged, or comes from a newer version."""
+        with _explained(self._path):
+            names = {row[0] for row in self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if "facts" not in names:
+                raise HindsightError(f"'{self._path}' is damaged or not a study's results: it lacks its tables.")
+            rows = self._connection.execute("SELECT value FROM facts WHERE name = 'format'").fetchall()
+            found = json.loads(rows[0][0]) if rows else None
+            if found != FORMAT:
+                newer = isinstance(found, int) and found > FORMAT
+                reason = "a newer hindsight wrote it; install that one" if newer else "no hindsight wrote that"
+                raise HindsightError(f"'{self._path}' has format {found}, but this hindsight reads {FORMAT}: {reason}.")
+            verdict = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if verdict != "ok":
+                raise HindsightError(f"'{self._path}' is damaged: {verdict.splitlines()[0]}.")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    def write_facts(self, facts: Mapping[str, Any]) -> None:
+        """Say something of the study as a whole."""
+        with _explained(self._path), self._transaction():
+            rows = [(name, json.dumps(value)) for name, value in facts.items()]
+            self._connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", rows)
+
+    def write_plans(self, plans: Mapping[Cell, Mapping[str, Any]]) -> None:
+        """Say what is to be run for some cells, beside those that are there already."""
+        with _explained(self._path), self._transaction():
+            held = self._connection.execute("SELECT MAX(position) FROM cells").fetchone()[0]
+            for position, (cell, plan) in enumerate(plans.items(), start=0 if held is None else held + 1):
+                self._connection.execute(
+                    "INSERT INTO cells VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET plan = excluded.plan",
+                    (*cell, json.dumps(plan), position),
+                )
+
+    def write_origin(self, content: Mapping[str, Any]) -> int:
+        """The number under which runs refer to what made them."""
+        text = json.dumps(content, sort_keys=True)
+        with _explained(self._path), self._transaction():
+            self._connection.execute("INSERT OR IGNORE INTO origins (content) VALUES (?)", (text,))
+            return int(self._connection.execute("SELECT number FROM origins WHERE content = ?", (text,)).fetchone()[0])
+
+    def write_runs(self, runs: Sequence[FinishedRun]) -> None:
+        """Add finished runs: all of them or, when that fails, none."""
+        with _explained(self._path), self._transaction():
+            for run in runs:
+                self._insert(run)
+
+    def _insert(self, run: FinishedRun) -> None:
+        failure = (run.failure.batch, run.failure.sentence) if run.failure else (None, None)
+        settings = json.dumps(run.settings, sort_keys=True)
+        values = (*run.cell, *run.key, settings, run.seconds, *failure, run.origin)
+        places = ", ".join("?" * len(values))
+        number = self._connection.execute(f"INSERT INTO runs VALUES (NULL, {places})", values).lastrowid
+        columns = (run.batches, run.episodes, run.mean_returns, run.success_rates)
+        rows = [
+            (number, int(batch), int(episodes), _nullable(value), _nullable(rate))
+            for batch, episodes, value, rate in zip(*columns, strict=True)
+        ]
+        self._connection.executemany("INSERT INTO evaluations VALUES (?, ?, ?, ?, ?)", rows)
+        for name, array in run.records.items():
+            content = np.ascontiguousarray(array, dtype="<i8")
+            row = (number, name, json.dumps(content.shape), content.tobytes())
+            self._connection.execute("INSERT INTO records VALUES (?, ?, ?, ?)", row)
+
+    def remove_runs_that_raised(self) -> int:
+        """Forget the runs that an exception ended, so that they are tried again; returns how many there were."""
+        with _explained(self._path), self._transaction():
+            where = "SELECT number FROM runs WHERE failed_batch = -1"
+            for table in ("evaluations", "records"):
+                self._connection.execute(f"DELETE FROM {table} WHERE run IN ({where})")
+            return self._connection.execute("DELETE FROM runs WHERE failed_batch = -1").rowcount
+
+    def read(self) -> StudyResults:
+        """Everything, as one consistent state even while another process writes."""
+        with _explained(self._path), self._reading():
+            facts = {name: json.loads(value) for name, value in self._rows("SELECT name, value FROM facts")}
+            plans = {
+                Cell(*row[:3]): json.loads(row[3])
+                for row in self._rows("SELECT environment, batch_size, method, plan FROM cells ORDER BY position")
+            }
+            origins = {number: json.loads(text) for number, text in self._rows("SELECT number, content FROM origins")}
+            return StudyResults(facts, plans, self._read_runs(), origins)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._connection.execute("COMMIT")
+
+    def _read_runs(self) -> list[FinishedRun]:
+        evaluations: dict[int, list[tuple]] = {}
+        query = "SELECT run, batch, episodes, mean_return, success_rate FROM evaluations ORDER BY run, batch"
+        for run, *row in self._rows(query):
+            evaluations.setdefault(run, []).append(tuple(row))
+        records: dict[int, dict[str, np.ndarray]] = {}
+        for run, name, shape, content in self._rows("SELECT run, name, shape, content FROM records ORDER BY run, name"):
+            records.setdefault(run, {})[name] = np.frombuffer(content, dtype="<i8").reshape(json.loads(shape))
+        return [
+            _finished_run(row, evaluations.get(row[0], []), records.get(row[0], {}))
+            for row in self._rows(
+                "SELECT number, environment, batch_size, method, stage, learning_rate, baseline_learning_rate, seed,"
+                " settings, seconds, failed_batch, cause, origin FROM runs"
+                " ORDER BY environment, batch_size, method, stage, learning_rate, baseline_learning_rate, seed"
+            )
+        ]
+
+    def _rows(self, query: str) -> list[tuple]:
+        return self._connection.execute(query).fetchall()
+
+
+def _finished_run(row: tuple, evaluations: Sequence[tuple], records: Mapping[str, np.ndarray]) -> FinishedRun:
+    _, environment, batch_size, method, stage, rate, baseline_rate, seed, settings, seconds, batch, cause, origin = row
+    table = np.array(evaluations, dtype=np.float64).reshape(-1, 4)
+    return FinishedRun(
+        cell=Cell(environment, batch_size, method),
+        key=RunKey(stage, rate, baseline_rate, seed),
+        settings=json.loads(settings),
+        batches=table[:, 0].astype(np.int64),
+        episodes=table[:, 1].astype(np.int64),
+        mean_returns=table[:, 2],
+        success_rates=table[:, 3],
+        seconds=seconds,
+        failure=None if cause is None else Cause(batch, cause),
+        records=records,
+        origin=origin,
+    )
+
+
+def _nullable(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn what SQLite has to say into a sentence."""
+    try:
+        yield
+    except sqlite3.IntegrityError as error:
+        raise HindsightError(f"Could not write '{path}': a run of it is there already ({error}).") from error
+    except sqlite3.OperationalError as error:
+        text = str(error)
+        if "locked" in text:
+            raise HindsightError(f"'{path}' is locked by another process; try again when that one is done.") from error
+        if "full" in text:
+            raise HindsightError(f"Could not write '{path}': the disk is full; what it held before is safe.") from error
+        raise HindsightError(f"Could not use '{path}': {text}.") from error
+    except sqlite3.DatabaseError as error:
+        raise HindsightError(f"'{path}' is damaged or not a study's results: {error}.") from error
+    except (ValueError, OSError) as error:
+        if isinstance(error, HindsightError):
+            raise
+        raise HindsightError(f"'{path}' is damaged or not a study's results: {error}.") from error
