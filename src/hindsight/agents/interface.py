@@ -1,6 +1,6 @@
 """An agent is a small tuple of pure functions; a new one is one file and one line in the registry."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from jaxtyping import Array, Float, Int, Key
@@ -39,3 +39,5 @@ class Agent(NamedTuple):
     """(state, episodes, rates, key) to the next state and a number into CAUSES."""
     policy: Callable[[AgentState], Any]
     """The greedy policy of a state, with a method `act(observation, goal)`."""
+    records: Callable[[AgentState], Mapping[str, Int[Array, "..."]]] = lambda state: {}
+    """Counts that the agent kept of itself while it learned, for the study's results."""

@@ -21,6 +21,7 @@ from hindsight.estimators import (
     cumulative_log_ratios,
     goal_conditional,
     goal_conditional_baseline,
+    normalised_ratios,
     weighted_baseline,
     weighted_per_decision,
     without_ratios,
@@ -33,13 +34,19 @@ OPTIMISER = optax.scale_by_adam()
 """Adam without its step size, which is traced."""
 
 
+RATIO_BINS = 32
+"""Equal bins from 0 to 1 in which the active normalised ratios are counted."""
+
+
 class PolicyGradientState(NamedTuple):
-    """Networks and their optimisers; the baseline is None for methods without one."""
+    """Networks and their optimisers; the baseline is None for methods without one, as are the counts of ratios."""
 
     policy: Policy
     policy_optimiser: optax.OptState
     baseline: Value | None
     baseline_optimiser: optax.OptState | None
+    ratio_counts: Int[Array, "time bin"] | None = None
+    """How many active normalised ratios fell into each bin so far: those that multiplied a reward, by its time."""
 
 
 class Options(NamedTuple):
@@ -57,10 +64,11 @@ def policy_gradient_agent(environment: Environment, method: Method, options: Opt
     def init(key: Key[Array, ""]) -> PolicyGradientState:
         policy_key, baseline_key = jax.random.split(key)
         policy = Policy(observation_size, goal_size, environment.action_count, options.hidden_layers, policy_key)
+        counts = jnp.zeros((environment.horizon - 1, RATIO_BINS), jnp.int32) if method.ratios else None
         if not method.baseline:
-            return PolicyGradientState(policy, OPTIMISER.init(policy), None, None)
+            return PolicyGradientState(policy, OPTIMISER.init(policy), None, None, counts)
         baseline = Value(observation_size, goal_size, options.hidden_layers, baseline_key)
-        return PolicyGradientState(policy, OPTIMISER.init(policy), baseline, OPTIMISER.init(baseline))
+        return PolicyGradientState(policy, OPTIMISER.init(policy), baseline, OPTIMISER.init(baseline), counts)
 
     def explore(
         state: PolicyGradientState, observations: Array, goals: Array, time: Array, key: Key[Array, ""]
@@ -75,7 +83,10 @@ def policy_gradient_agent(environment: Environment, method: Method, options: Opt
     ) -> tuple[PolicyGradientState, Int[Array, ""]]:
         return _update(environment, method, options, state, episodes, rates, key)
 
-    return Agent(init, explore, exploit, update, lambda state: state.policy)
+    def records(state: PolicyGradientState) -> dict[str, Array]:
+        return {} if state.ratio_counts is None else {"ratios": state.ratio_counts}
+
+    return Agent(init, explore, exploit, update, lambda state: state.policy, records)
 
 
 def _update(
@@ -91,13 +102,15 @@ def _update(
     states = distinct_states(environment, episodes)
     if method.hindsight:
         goals = active_goals(environment, episodes, options.max_active_goals, key)
-        coefficients = hindsight_coefficients(environment, method, options.ended, state, episodes, states, goals)
+        coefficients, counts = _hindsight(environment, method, options.ended, state, episodes, states, goals)
     else:
         goals = pursued_goals(environment, episodes)
-        coefficients = pursued_coefficients(environment, state, episodes)
+        coefficients, counts = pursued_coefficients(environment, state, episodes), None
     gradient = surrogate_gradient(state.policy, episodes, states, goals, coefficients)
     policy, policy_optimiser = _ascend(state.policy, gradient, state.policy_optimiser, rates.policy)
     updated = state._replace(policy=policy, policy_optimiser=policy_optimiser)
+    if state.ratio_counts is not None and counts is not None:
+        updated = updated._replace(ratio_counts=state.ratio_counts + counts)
     finite = [jnp.bool_(True), _finite(gradient)]
     if state.baseline is not None:
         descent = temporal_difference_gradient(environment, state.baseline, episodes)
@@ -135,9 +148,22 @@ def hindsight_coefficients(
     goals: GoalSet,
 ) -> Float[Array, "goal episode time"]:
     """Coefficients of the hindsight methods, at the published scale: p(g) relative to uniform, and a batch mean."""
+    return _hindsight(environment, method, ended, state, episodes, states, goals)[0]
+
+
+def _hindsight(
+    environment: Environment,
+    method: Method,
+    ended: Literal["drop", "carry"],
+    state: PolicyGradientState,
+    episodes: Episodes,
+    states: Distinct,
+    goals: GoalSet,
+) -> tuple[Float[Array, "goal episode time"], Int[Array, "time bin"] | None]:
+    """The coefficients, and how many of the ratios behind them fell into each bin."""
     rewards, decides = rewards_of_goals(environment, episodes, goals)
     if not method.ratios:
-        return without_ratios(rewards, goals.probabilities) * float(environment.goal_count)
+        return without_ratios(rewards, goals.probabilities) * float(environment.goal_count), None
     horizons = jnp.max(jnp.where(rewards != 0, jnp.arange(1, rewards.shape[2] + 1), 0), axis=(1, 2))
     if method.baseline:
         horizons = jnp.where(goals.present, rewards.shape[2], 0)
@@ -147,7 +173,20 @@ def hindsight_coefficients(
     if state.baseline is not None:
         values = jnp.where(decides, values_under_goals(state.baseline, episodes, goals, decides), 0)
         coefficients -= weighted_baseline(log_ratios, values, goals.probabilities, episodes.taken, ended)
-    return coefficients * (environment.goal_count / len(episodes.lengths))
+    counts = count_active_ratios(normalised_ratios(log_ratios, episodes.taken, ended), rewards)
+    return coefficients * (environment.goal_count / len(episodes.lengths)), counts
+
+
+def count_active_ratios(
+    ratios: Float[Array, "goal episode time"], rewards: Float[Array, "goal episode time"]
+) -> Int[Array, "time bin"]:
+    """How many of the ratios that multiply a reward lie in each bin; the last bin includes 1."""
+    times = ratios.shape[2]
+    bins = jnp.clip((ratios * RATIO_BINS).astype(jnp.int32), 0, RATIO_BINS - 1)
+    places = jnp.arange(times)[None, None, :] * RATIO_BINS + bins
+    # What is not active goes to a place behind the others.
+    places = jnp.where(rewards != 0, places, times * RATIO_BINS).ravel()
+    return jnp.zeros(times * RATIO_BINS + 1, jnp.int32).at[places].add(1)[:-1].reshape(times, RATIO_BINS)
 
 
 def _ascend(model: eqx.Module, gradient: eqx.Module, optimiser: optax.OptState, rate: Array) -> tuple:

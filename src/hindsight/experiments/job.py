@@ -1,27 +1,21 @@
 """A training job that lives in a folder: settings, versions, evaluations and a checkpoint, safe against any kill."""
 
-import fcntl
 import json
-import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from hindsight.core.errors import HindsightError
 from hindsight.environments.registry import Specification, specify
 from hindsight.experiments.train import policies
 from hindsight.records.checkpoints import load_checkpoint, save_checkpoint
-from hindsight.records.evaluations import Evaluations
-from hindsight.records.files import make_folder, read_json, remove_leftovers, write_atomically, write_json
+from hindsight.records.files import claimed, make_folder, read_json, remove_leftovers, write_atomically, write_json
 from hindsight.records.versions import versions
 from hindsight.training.loop import initial_states, training
 from hindsight.training.settings import Settings
-from hindsight.training.state import Snapshot, state_from_arrays, state_to_arrays
+from hindsight.training.state import Snapshot, snapshot_from_arrays, snapshot_to_arrays
 
 SETTINGS, VERSIONS, EVALUATIONS, CHECKPOINT = "settings.json", "versions.json", "evaluations.csv", "checkpoint.npz"
 
@@ -68,10 +62,7 @@ def load_snapshot(folder: Path, job: Job, batch: int | None = None) -> Snapshot:
     # A longer run of the same job may go on from here, so the number of batches is no part of the comparison.
     if _without_batches(metadata.get("job", {})) != _without_batches(job.to_json()):
         raise HindsightError(f"'{path}' belongs to other settings than '{folder / SETTINGS}'.")
-    recorded = {name.removeprefix("evaluations/"): array for name, array in arrays.items() if name.startswith("e")}
-    states = {name.removeprefix("states/"): array for name, array in arrays.items() if name.startswith("states/")}
-    template = initial_states(job.environment.build(), job.settings)
-    return Snapshot(state_from_arrays(template, states), Evaluations(**recorded))
+    return snapshot_from_arrays(initial_states(job.environment.build(), job.settings), arrays)
 
 
 def kept_checkpoint(folder: Path, batch: int) -> Path:
@@ -103,7 +94,7 @@ def run_job(
         raise HindsightError(
             f"keep_every must be a multiple of evaluate_every ({job.settings.evaluate_every}), not {keep_every}."
         )
-    with _claimed(folder):
+    with claimed(folder):
         snapshot = _prepare(job, folder, resume)
         saved = snapshot
         last_save = time.monotonic()
@@ -166,31 +157,10 @@ def _save(job: Job, folder: Path, snapshot: Snapshot) -> None:
 
 
 def _save_checkpoint(job: Job, path: Path, snapshot: Snapshot) -> None:
-    states = {f"states/{name}": array for name, array in state_to_arrays(snapshot.states).items()}
-    recorded = {
-        f"evaluations/{field.name}": np.asarray(getattr(snapshot.evaluations, field.name))
-        for field in fields(Evaluations)
-    }
-    save_checkpoint(path, {**states, **recorded}, {"job": job.to_json()})
+    save_checkpoint(path, snapshot_to_arrays(snapshot), {"job": job.to_json()})
 
 
 def _without_batches(content: Any) -> str:
     plain = json.loads(json.dumps(content))
     plain.get("settings", {}).pop("batches", None)
     return json.dumps(plain, sort_keys=True)
-
-
-@contextmanager
-def _claimed(folder: Path) -> Iterator[None]:
-    """Keep a second writer out of the folder; the claim ends with the process, however it ends."""
-    make_folder(folder)
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        raise HindsightError(f"Another process is writing to '{folder}'.") from None
-    try:
-        yield
-    finally:
-        os.close(handle)

@@ -1,9 +1,11 @@
 """Whole files or nothing: a reader never meets a half-written file."""
 
+import fcntl
 import json
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -33,6 +35,22 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise HindsightError(f"The output folder '{path}' cannot be used: {_cause(error)}.") from error
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Make a folder and keep a second writer out of it; the claim ends with the process, however it ends."""
+    make_folder(folder)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise HindsightError(f"Another process is writing to '{folder}'.") from None
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -89,7 +89,7 @@ class FinishedRun:
     """Average return at each evaluation; NaN from the first evaluation after a failure."""
     success_rates: Float[np.ndarray, " evaluation"]
     seconds: float
-    """The run's share of the time that its piece took on all cores, without compilation; evaluations included."""
+    """The time of one core that went into the run, evaluations included but not compilation."""
     failure: Cause | None = None
     records: Mapping[str, Int[np.ndarray, "..."]] = field(default_factory=dict)
     """What the agent recorded of itself, such as `ratios`: how many active normalised likelihood ratios fell into

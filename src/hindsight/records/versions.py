@@ -1,8 +1,11 @@
 """What a result was made with, so that it can be made again."""
 
+import hashlib
 import os
 import platform
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 _PACKAGES = ("hindsight", "jax", "jaxlib", "numpy", "equinox", "optax")
 
@@ -15,7 +18,19 @@ def versions() -> dict[str, str]:
         "platform": platform.platform(),
         "machine": platform.machine(),
         "cpu_count": str(os.cpu_count()),
+        "code": code_version(),
     }
+
+
+@cache
+def code_version() -> str:
+    """A short digest of this package's source files, which tells apart what a version number does not."""
+    digest = hashlib.sha256()
+    root = Path(__file__).parent.parent
+    for path in sorted(root.rglob("*.py")):
+        digest.update(f"{path.relative_to(root)}\n".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def _installed_version(package: str) -> str:

@@ -23,6 +23,8 @@ from hindsight.training.settings import Settings
 from hindsight.training.state import Runs, RunState, Snapshot
 
 SECONDS_BETWEEN_TICKS = 2.0
+RUNS_IN_A_SHARE = 5
+"""Runs that one call trains, where that divides them evenly among the cores; otherwise a call trains one."""
 
 
 class Evaluation(NamedTuple):
@@ -109,14 +111,16 @@ def training(
     runs: Runs | None = None,
     snapshot: Snapshot | None = None,
     tick: Callable[[int], None] = lambda batch: None,
+    program: Program | None = None,
 ) -> Iterator[Snapshot]:
     """Train, and yield a snapshot after each evaluation: at batch 0, then every `evaluate_every` batches.
 
     From an earlier `snapshot` the job goes on to the very same numbers, since every random key comes from the seed
     and the batch's number. Where evaluations are far apart, `tick` is called with the batch reached every few seconds.
+    A `program` that was made for settings with the same agent, batch size and evaluation saves compiling it again.
     """
     runs = runs or runs_of(settings)
-    program = make_program(environment, settings)
+    program = program or make_program(environment, settings)
     shares = _shares(len(runs.seeds))
     with ThreadPoolExecutor(_workers(len(shares))) as pool:
 
@@ -193,8 +197,8 @@ def _workers(shares: int) -> int:
 
 
 def _shares(runs: int) -> list[slice]:
-    """Equal shares of the runs for the cores, so that one compiled program fits them all."""
-    size = runs // _workers(runs) if runs % _workers(runs) == 0 else 1
+    """Equal shares of the runs for the cores. Few sizes of share, since each is a program that must be compiled."""
+    size = RUNS_IN_A_SHARE if runs % (RUNS_IN_A_SHARE * _workers(runs)) == 0 else 1
     return [slice(start, start + size) for start in range(0, runs, size)]
 
 

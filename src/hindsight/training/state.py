@@ -1,7 +1,7 @@
 """What a training job has reached: the learned state of every run, and who has failed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import jax
@@ -86,6 +86,23 @@ def state_from_arrays(template: RunState, arrays: Mapping[str, np.ndarray]) -> R
             )
         found.append(arrays[name])
     return jax.tree_util.tree_unflatten(structure, found)
+
+
+def snapshot_to_arrays(snapshot: Snapshot) -> dict[str, np.ndarray]:
+    """All numbers of a snapshot, for a checkpoint."""
+    states = {f"states/{name}": array for name, array in state_to_arrays(snapshot.states).items()}
+    recorded = {
+        f"evaluations/{field.name}": np.asarray(getattr(snapshot.evaluations, field.name))
+        for field in fields(Evaluations)
+    }
+    return {**states, **recorded}
+
+
+def snapshot_from_arrays(template: RunState, arrays: Mapping[str, np.ndarray]) -> Snapshot:
+    """The inverse of `snapshot_to_arrays`."""
+    states = {name.removeprefix("states/"): array for name, array in arrays.items() if name.startswith("states/")}
+    recorded = {name.removeprefix("evaluations/"): array for name, array in arrays.items() if name.startswith("e")}
+    return Snapshot(state_from_arrays(template, states), Evaluations(**recorded))
 
 
 def _name(path: tuple) -> str:
