@@ -1,6 +1,7 @@
 """The commands that look at what there is: environments, methods, and trained policies."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,13 @@ from hindsight.analysis.animation import animate
 from hindsight.cli.commands import Evaluate, Render
 from hindsight.cli.compilation import keep_compiled_programs
 from hindsight.core.errors import HindsightError
+from hindsight.environments.interface import Environment
 from hindsight.environments.registry import ENVIRONMENTS
 from hindsight.experiments.job import load_job, load_policies
 from hindsight.records.evaluations import summary
 from hindsight.records.files import write_atomically
 from hindsight.rollout.compiled import play
-from hindsight.rollout.trace import Trace, trace
+from hindsight.rollout.trace import Acts, Trace, trace
 
 
 def list_environments() -> None:
@@ -79,18 +81,31 @@ def run_render(command: Render) -> None:
     if not 0 <= command.policy < len(policies):
         raise HindsightError(f"'{command.folder}' holds the runs 0 to {len(policies) - 1}, not {command.policy}.")
     environment = job.environment.build()
-    keys = jax.random.split(jax.random.key(command.seed), command.episodes)
+    path: Path = command.output or command.folder / "policy.gif"
+    animation = animate_policy(
+        environment, policies[command.policy], command.episodes, command.seed, report=_print_episode
+    )
+    write_atomically(path, animation)
+    Console().print(f"Animation: {path}", highlight=False, soft_wrap=True)
+
+
+def animate_policy(
+    environment: Environment,
+    policy: Acts,
+    episodes: int,
+    seed: int,
+    report: Callable[[int, Trace, list[str]], None] = lambda number, episode, pictures: None,
+) -> bytes:
+    """Greedy episodes as a GIF; `report` is called with the number, course and pictures of each."""
     frames: list[tuple[str, str]] = []
     holds: list[int] = []
-    for number, key in enumerate(keys, 1):
-        episode = trace(environment, policies[command.policy], key)
+    for number, key in enumerate(jax.random.split(jax.random.key(seed), episodes), 1):
+        episode = trace(environment, policy, key)
         pictures = [environment.render(state, episode.goal) for state in episode.states]
-        _print_episode(number, episode, pictures)
+        report(number, episode, pictures)
         frames += [(f"episode {number}, step {step}", picture) for step, picture in enumerate(pictures)]
         holds += [350] * (len(pictures) - 1) + [1200]
-    path: Path = command.output or command.folder / "policy.gif"
-    write_atomically(path, animate(frames, holds=holds))
-    Console().print(f"Animation: {path}", highlight=False, soft_wrap=True)
+    return animate(frames, holds=holds)
 
 
 def _print_episode(number: int, episode: Trace, pictures: list[str]) -> None:

@@ -12,29 +12,36 @@ from typing import Any
 import tyro
 
 from hindsight.cli.commands import Environments, Evaluate, Gradients, Methods, Render, Train
+from hindsight.cli.study_commands import STUDY_COMMANDS, StudyCommands
 from hindsight.core.errors import HindsightError, unknown
 
 DESCRIPTION = """Hindsight policy gradients: learn about every goal an agent passed, whatever it set out for.
 
 Start with: hindsight train bit-flipping-8"""
 
-
 COMMANDS: dict[str, Any] = {
     "train": Train,
     "evaluate": Evaluate,
     "render": Render,
+    "study": StudyCommands,
     "gradients": Gradients,
     "environments": Environments,
     "methods": Methods,
 }
+GROUPS: dict[str, dict[str, Any]] = {"study": STUDY_COMMANDS}
+"""Commands that have commands of their own."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program; the exit code is 0, 2 for a mistake in the input, or 130 after Ctrl-C."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        _require_known(arguments)
-        _parse(arguments).run()
+        program, commands, description = "hindsight", COMMANDS, DESCRIPTION
+        if arguments and arguments[0] in GROUPS:
+            description = COMMANDS[arguments[0]].__doc__.partition(" See:")[0]
+            program, commands = f"hindsight {arguments[0]}", GROUPS[arguments.pop(0)]
+        _require_known(arguments, program, commands)
+        _parse(arguments, program, commands, description).run()
     except HindsightError as error:
         sys.exit(_say(str(error), 2))
     except KeyboardInterrupt as interruption:
@@ -45,35 +52,36 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(0)
 
 
-def _require_known(arguments: Sequence[str]) -> None:
+def _require_known(arguments: Sequence[str], program: str, commands: dict[str, Any]) -> None:
     """Name the nearest match for a mistyped command or flag, in a sentence."""
     if not arguments or arguments[0].startswith("-"):
         return
     name, *rest = arguments
-    if name not in COMMANDS:
-        raise unknown("command", name, COMMANDS)
-    known = ["--help", *(f"--{field.name.replace('_', '-')}" for field in fields(COMMANDS[name]))]
+    kind = program.removeprefix("hindsight").strip()
+    if name not in commands:
+        raise unknown(f"{kind} command".strip(), name, commands)
+    known = ["--help", *(f"--{field.name.replace('_', '-')}" for field in fields(commands[name]))]
     for argument in rest:
         flag = argument.partition("=")[0].replace("_", "-")
         if flag.startswith("--") and flag not in known:
-            raise unknown(f"flag of '{name}'", flag, known)
+            raise unknown(f"flag of '{f'{kind} {name}'.strip()}'", flag, known)
 
 
-def _parse(arguments: list[str]) -> Any:
+def _parse(arguments: list[str], program: str, commands: dict[str, Any], description: str) -> Any:
     """The command, or an error with the gist of what tyro has to say, which it prints as a box of many lines."""
     box = io.StringIO()
     try:
         with contextlib.redirect_stderr(box):
             return tyro.extras.subcommand_cli_from_dict(
-                COMMANDS, prog="hindsight", description=DESCRIPTION, args=arguments, config=(tyro.conf.OmitArgPrefixes,)
+                commands, prog=program, description=description, args=arguments, config=(tyro.conf.OmitArgPrefixes,)
             )
     except SystemExit as stop:
         if not stop.code:
             raise
         lines = [line.strip("│╭╮╰╯─ ") for line in box.getvalue().splitlines()[1:]]
         gist = " ".join(itertools.takewhile(bool, lines)).rstrip(".")
-        name = arguments[0] if arguments and arguments[0] in COMMANDS else ""
-        raise HindsightError(f"{gist}. See: {' '.join(filter(None, ['hindsight', name, '--help']))}") from None
+        name = arguments[0] if arguments and arguments[0] in commands else ""
+        raise HindsightError(f"{gist}. See: {' '.join(filter(None, [program, name, '--help']))}") from None
 
 
 def _say(sentence: str, code: int) -> int:

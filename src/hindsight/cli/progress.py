@@ -12,11 +12,62 @@ from rich.table import Column
 from rich.text import Text
 
 
-class TrainingProgress:
-    """Shows how far a job is; use it as a context manager around the training.
+class LiveLine:
+    """One line of status: moving on a terminal, printed now and then elsewhere.
 
     Everything goes to the given console, one that writes to stderr where stdout carries results.
     """
+
+    def __init__(
+        self, console: Console, label: str, interval: float = 5.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Without a terminal, lines are at least `interval` seconds apart, but for those that are due at once."""
+        self._console = console
+        self._label = label
+        self._interval = interval
+        self._clock = clock
+        self._printed = -math.inf
+        self._pending: str | None = None
+        live = console.is_terminal and not console.is_dumb_terminal
+        self._progress = _live_line(console, label) if live else None
+        self._task = self._progress.add_task(label, total=None, status="") if self._progress else None
+
+    def start(self) -> None:
+        """Begin to show."""
+        if self._progress:
+            self._progress.start()
+
+    def stop(self) -> None:
+        """Show the last status and leave it there."""
+        if self._progress:
+            self._progress.stop()
+        elif self._pending is not None:
+            self._print(self._pending)
+
+    def show(self, status: str, share: float | None = None, due: bool = False) -> None:
+        """Show a status, and the share that is done, where it is known."""
+        if self._progress and self._task is not None:
+            # Without a total the bar pulses, which says that something is going on.
+            total = None if share is None else 1.0
+            self._progress.update(self._task, completed=share, total=total, status=status)
+        elif due or self._clock() - self._printed >= self._interval:
+            self._print(status)
+        else:
+            self._pending = status
+
+    def announce(self, line: str) -> None:
+        """Print a line that stays."""
+        console = self._progress.console if self._progress else self._console
+        console.print(line, markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+    def _print(self, status: str) -> None:
+        self.announce(f"{self._label}  {status}")
+        self._printed = self._clock()
+        self._pending = None
+
+
+class TrainingProgress:
+    """Shows how far a job is; use it as a context manager around the training."""
 
     def __init__(
         self,
@@ -29,41 +80,31 @@ class TrainingProgress:
         """Without a terminal, lines are at least `interval` seconds apart, but for the first and the last."""
         self._total_batches = total_batches
         self._console = console
-        self._label = label
-        self._interval = interval
         self._clock = clock
         self._entered = clock()
         self._first: tuple[int, float] | None = None
-        self._printed = -math.inf
-        self._pending: str | None = None
-        live = console.is_terminal and not console.is_dumb_terminal
-        self._progress = _live_line(console, label) if live else None
-        self._task = self._progress.add_task(label, total=None, status="") if self._progress else None
+        self._line = LiveLine(console, label, interval, clock)
 
     def __enter__(self) -> Self:
         self._entered = self._clock()
-        if self._progress:
-            self._progress.start()
+        self._line.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._progress:
-            self._progress.stop()
-        elif self._pending is not None:
-            self._print(self._pending)
+        self._line.stop()
 
     def note(self, message: str) -> None:
         """Say what is going on while there is no progress to show, such as "compiling ..."."""
-        self._show(message, batch=None, due=True)
+        self._line.show(message, due=True)
 
     def update(
         self, batch: int, mean_return: float, spread: float, updates_per_second: float, failed_runs: int = 0
     ) -> None:
         """Show the state after `batch` batches; `spread` is that of the mean return over the runs."""
         now = self._clock()
-        due = self._first is None or batch >= self._total_batches or now - self._printed >= self._interval
+        due = self._first is None or batch >= self._total_batches
         self._first = self._first or (batch, now)
         parts = [
             f"{batch}/{self._total_batches} batches",
@@ -71,33 +112,17 @@ class TrainingProgress:
             f"{_rate(updates_per_second)} updates/s",
             self._time(batch, now),
         ]
-        self._show("  ".join(part for part in parts if part), batch=batch, due=due)
-
-    def _show(self, status: str, batch: int | None, due: bool) -> None:
-        if self._progress and self._task is not None:
-            # Without a total the bar pulses, which says that something is going on.
-            total = None if batch is None else self._total_batches
-            self._progress.update(self._task, completed=batch, total=total, status=status)
-        elif due:
-            self._print(status)
-        else:
-            self._pending = status
-
-    def _print(self, status: str) -> None:
-        line = f"{self._label}  {status}"
-        self._console.print(line, markup=False, highlight=False, emoji=False, soft_wrap=True)
-        self._printed = self._clock()
-        self._pending = None
+        self._line.show("  ".join(part for part in parts if part), batch / self._total_batches, due)
 
     def _time(self, batch: int, now: float) -> str:
         """The time left at the pace since the first update (so without compilation); at the end, the time taken."""
         if batch >= self._total_batches:
-            return f"took {_duration(now - self._entered)}"
+            return f"took {duration(now - self._entered)}"
         first_batch, first_time = self._first or (batch, now)
         if batch <= first_batch or now <= first_time:
             return ""
         seconds_per_batch = (now - first_time) / (batch - first_batch)
-        return f"{_duration(seconds_per_batch * (self._total_batches - batch))} left"
+        return f"{duration(seconds_per_batch * (self._total_batches - batch))} left"
 
 
 class _StatusColumn(ProgressColumn):
@@ -135,7 +160,8 @@ def _failures(failed_runs: int) -> str:
     return " (1 run failed)" if failed_runs == 1 else f" ({failed_runs} runs failed)"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Minutes and seconds, and hours where it takes them."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes:02}:{rest:02}"

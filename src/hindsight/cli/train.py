@@ -20,7 +20,7 @@ from hindsight.cli.compilation import keep_compiled_programs
 from hindsight.cli.progress import TrainingProgress
 from hindsight.core.errors import HindsightError
 from hindsight.environments.registry import specify
-from hindsight.exact import finite_problem, optimal_return
+from hindsight.exact import best_return
 from hindsight.experiments.job import SETTINGS, Job, check_folder, load_job, run_job
 from hindsight.experiments.paper import default_settings, paper_result, paper_settings
 from hindsight.records.evaluations import summary
@@ -144,16 +144,8 @@ def draw(job: Job, snapshot: Snapshot, folder: Path) -> None:
     """Leave the learning curve as a picture."""
     curves = {job.settings.method: learning_curve(snapshot.evaluations)}
     title = f"{job.environment.id}, batch size {job.settings.batch_size}"
-    figure = learning_curves(curves, title, _best_return(job))
+    figure = learning_curves(curves, title, best_return(job.environment.build()))
     write_atomically(folder / "learning-curve.png", figure_bytes(figure))
-
-
-def _best_return(job: Job) -> float | None:
-    """The best possible return, where the environment is small enough for tables."""
-    try:
-        return optimal_return(finite_problem(job.environment.build()))
-    except HindsightError:
-        return None
 
 
 def print_summary(result: dict[str, Any], job: Job, folder: Path) -> None:

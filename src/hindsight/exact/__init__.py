@@ -4,6 +4,7 @@ No sampling: the distribution over states is propagated for every start and goal
 """
 
 from hindsight.environments.finite import FiniteProblem, finite_problem
+from hindsight.exact.best import best_return
 from hindsight.exact.gradient import exact_gradient, policy_table
 from hindsight.exact.returns import expected_return, state_distributions
 from hindsight.exact.values import Values, exact_values, optimal_return
@@ -11,6 +12,7 @@ from hindsight.exact.values import Values, exact_values, optimal_return
 __all__ = [
     "FiniteProblem",
     "Values",
+    "best_return",
     "exact_gradient",
     "exact_values",
     "expected_return",

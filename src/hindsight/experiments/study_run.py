@@ -20,9 +20,17 @@ from hindsight.records.checkpoints import load_checkpoint, save_checkpoint
 from hindsight.records.files import claimed, make_folder, remove_leftovers
 from hindsight.records.results import DEFINITIVE, RESULTS, Cause, Cell, FinishedRun, ResultsFile, RunKey, StudyResults
 from hindsight.records.versions import versions
-from hindsight.training.loop import Program, make_agent, make_program, training
+from hindsight.training.loop import Program, initial_states, make_agent, make_program, training
 from hindsight.training.settings import Settings
-from hindsight.training.state import Runs, RunState, Snapshot, snapshot_from_arrays, snapshot_to_arrays, state_to_arrays
+from hindsight.training.state import (
+    Runs,
+    RunState,
+    Snapshot,
+    snapshot_from_arrays,
+    snapshot_to_arrays,
+    state_from_arrays,
+    state_to_arrays,
+)
 
 UNFINISHED = "unfinished.npz"
 POLICIES = "policies"
@@ -141,6 +149,10 @@ class _Worker:
                 snapshot = next(steps)
             except StopIteration:
                 break
+            except KeyboardInterrupt:
+                if snapshot is not None:
+                    self._save(piece, snapshot, clock.seconds)
+                raise
             except Exception as error:
                 return _raised(piece, error, clock.seconds)
             if snapshot.batch == 0:
@@ -208,6 +220,16 @@ class _Clock:
 def policy_path(folder: Path, cell: Cell) -> Path:
     """Where the best policy of a cell is kept."""
     return folder / POLICIES / f"{re.sub(r'[^A-Za-z0-9+.-]+', '_', cell.name)}.npz"
+
+
+def kept_policy(folder: Path, plan: Plan) -> Any | None:
+    """The policy of the best definitive run of a cell, if one has been finished."""
+    path = policy_path(folder, plan.cell)
+    if not path.exists():
+        return None
+    environment, settings = plan.specification.build(), plan.settings(plan.definitive, 1)
+    state = state_from_arrays(initial_states(environment, settings), load_checkpoint(path)[0])
+    return make_agent(environment, settings).policy(jax.tree.map(lambda leaf: leaf[0], state.agent))
 
 
 def _identity(piece: Piece) -> dict[str, Any]:

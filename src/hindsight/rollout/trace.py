@@ -2,6 +2,7 @@
 
 from typing import NamedTuple, Protocol
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key
@@ -30,12 +31,10 @@ def trace(environment: Environment, policy: Acts, key: Key[Array, ""]) -> Trace:
     """Let the policy act greedily until it reaches a random goal, or to the horizon."""
     reset_key, goal_key, step_key = jax.random.split(key, 3)
     state, goal = environment.reset(reset_key), environment.sample_goal(goal_key)
-    act = jax.jit(lambda observation, goal: policy.act(observation, goal))
-    step = jax.jit(lambda state, action, key: environment.step(state, action, key))
     states, total, reached = [state], 0.0, False
     for time in range(1, environment.horizon):
-        action = act(environment.observe(state), goal)
-        state = step(state, action, jax.random.fold_in(step_key, time))
+        action = _act(policy, environment.observe(state), goal)
+        state = _step(environment, state, action, jax.random.fold_in(step_key, time))
         states.append(state)
         achieved = environment.achieved_goal(state)
         total += float(environment.reward(achieved, goal, jnp.int32(time)))
@@ -43,3 +42,14 @@ def trace(environment: Environment, policy: Acts, key: Key[Array, ""]) -> Trace:
         if reached:
             break
     return Trace(states, goal, reached, total)
+
+
+# Compiled once for all policies and environments of a kind, which are inputs.
+@eqx.filter_jit
+def _act(policy: Acts, observation: Array, goal: Array) -> Array:
+    return policy.act(observation, goal)
+
+
+@eqx.filter_jit
+def _step(environment: Environment, state: State, action: Array, key: Key[Array, ""]) -> State:
+    return environment.step(state, action, key)

@@ -1,0 +1,217 @@
+"""`hindsight study run` and `hindsight study plan`."""
+
+import json
+import time
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from hindsight.cli.compilation import keep_compiled_programs
+from hindsight.cli.progress import duration
+from hindsight.cli.study_commands import Slice, StudyPlan, StudyRun
+from hindsight.cli.study_progress import StudyProgress
+from hindsight.core.errors import HindsightError
+from hindsight.experiments.estimates import Speed, Work, measured_speed, work_ahead
+from hindsight.experiments.paper import paper_result
+from hindsight.experiments.protocol import Piece
+from hindsight.experiments.study import Plan, Study, load_study
+from hindsight.experiments.study_run import Observer, admit, held_study, performances, run_study
+from hindsight.records.evaluations import summary
+from hindsight.records.results import DEFINITIVE, RESULTS, Cell, FinishedRun, ResultsFile, StudyResults
+from hindsight.records.tensorboard import EventFiles
+
+
+def run_study_command(command: StudyRun) -> None:
+    """Run a study as the command says."""
+    keep_compiled_programs()
+    study, folder = resolve(command)
+    held = read_results(folder)
+    if held is not None:
+        admit(study, held, folder)
+    console = Console(stderr=True)
+    console.print(f"Study {study.name} into {folder}", highlight=False, soft_wrap=True)
+    began = time.monotonic()
+    with ExitStack() as stack:
+        events = stack.enter_context(EventFiles(folder / "tensorboard")) if command.tensorboard else None
+        progress = stack.enter_context(StudyProgress(study, held, console))
+
+        def finish(piece: Piece, runs: list[FinishedRun]) -> None:
+            if events:
+                write_events(events, runs)
+            progress.finish(piece, runs)
+
+        observer = Observer(progress.begin, progress.tick, finish)
+        try:
+            results = run_study(study, folder, observer, command.retry_failed)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"Interrupted; what is finished is in {folder}, and the same command goes on from there."
+            ) from None
+    outcome = [summarise(results, plan) for plan in study.plans]
+    if command.json:
+        print(json.dumps({"study": study.name, "folder": str(folder), "cells": outcome}))
+        return
+    print_outcome(outcome, folder, time.monotonic() - began)
+
+
+def run_plan(command: StudyPlan) -> None:
+    """Say what would run."""
+    keep_compiled_programs()
+    study, folder = resolve(command)
+    results = read_results(folder)
+    if results is not None:
+        admit(study, results, folder)
+    work = {plan.cell: _work(plan, results) for plan in study.plans}
+    speeds = {} if command.skip_measurement else _measure(study.plans, work)
+    if command.json:
+        print(json.dumps([_planned(plan, work[plan.cell], speeds) for plan in study.plans]))
+        return
+    _print_plan(study, folder, work, speeds, results)
+
+
+def resolve(command: Slice) -> tuple[Study, Path]:
+    """The slice of a study that a command means, and its folder."""
+    source = Path(command.study)
+    if source.is_dir():
+        if command.output not in (None, source):
+            raise HindsightError(f"'{source}' is a study's folder, which is its own output.")
+        study, folder = held_study(source), source
+    else:
+        study = load_study(command.study)
+        folder = command.output or Path("studies") / study.name
+    narrowed = study.narrowed(
+        command.environments, command.methods, command.batch_sizes, command.search, command.runs, command.search_runs
+    )
+    return narrowed, folder
+
+
+def read_results(folder: Path) -> StudyResults | None:
+    """What a folder holds already, if anything."""
+    if not (folder / RESULTS).exists():
+        return None
+    with ResultsFile.open(folder / RESULTS) as file:
+        return file.read()
+
+
+def write_events(events: EventFiles, runs: Iterable[FinishedRun]) -> None:
+    """The learning curves of finished runs, a folder for each."""
+    for run in runs:
+        rates = f"rate{run.key.learning_rate:g}"
+        if run.key.baseline_learning_rate:
+            rates += f"-baseline{run.key.baseline_learning_rate:g}"
+        name = f"{run.cell.name}/{run.key.stage.replace(' ', '-')}-{rates}-seed{run.key.seed}"
+        for batch, value, rate in zip(run.batches, run.mean_returns, run.success_rates, strict=True):
+            if np.isfinite(value):
+                events.write(name, int(batch), {"return": float(value), "success rate": float(rate)})
+        events.close(name)
+
+
+def summarise(results: StudyResults, plan: Plan) -> dict[str, Any]:
+    """What came out for a cell."""
+    runs = results.of(plan.cell, DEFINITIVE)
+    failures = [{"seed": run.key.seed, "cause": run.failure.sentence} for run in runs if run.failure]
+    paper = paper_result(*_paper_cell(plan.cell))
+    return {
+        "environment": plan.environment,
+        "batch_size": plan.batch_size,
+        "method": plan.method,
+        "learning_rate": runs[0].key.learning_rate if runs else None,
+        "baseline_learning_rate": (runs[0].key.baseline_learning_rate or None) if runs else None,
+        "runs": len(runs) - len(failures),
+        "average_performance": summary(np.array([run.average_performance for run in runs])),
+        "paper": {"mean": paper.mean, "std": paper.std} if paper else None,
+        "failed_runs": failures,
+    }
+
+
+def _paper_cell(cell: Cell) -> tuple[str, str, int]:
+    return cell.environment, cell.method, cell.batch_size
+
+
+def print_outcome(outcome: list[dict[str, Any]], folder: Path, seconds: float) -> None:
+    """A table for people."""
+    table = Table("environment", "batch", "method", "learning rate", "runs", "performance", "paper")
+    for row in outcome:
+        rates = [row["learning_rate"], row["baseline_learning_rate"]]
+        runs = f"{row['runs']}" + (f" ({len(row['failed_runs'])} failed)" if row["failed_runs"] else "")
+        table.add_row(
+            row["environment"],
+            str(row["batch_size"]),
+            row["method"],
+            ", ".join(f"{rate:g}" for rate in rates if rate is not None),
+            runs,
+            _spread(row["average_performance"]),
+            _spread(row["paper"]),
+        )
+    console = Console()
+    console.print(table)
+    console.print("Performance is the average over all evaluations, mean ± std over runs.", highlight=False)
+    console.print(f"Took {duration(seconds)}. All results are in {folder / RESULTS}.", highlight=False, soft_wrap=True)
+    console.print(f"Next: hindsight study report {folder}", highlight=False, soft_wrap=True)
+
+
+def _spread(value: dict[str, float | None] | None) -> str:
+    if value is None or value["mean"] is None or value["std"] is None:
+        return "-"
+    return f"{value['mean']:.2f} ± {value['std']:.2f}"
+
+
+def _work(plan: Plan, results: StudyResults | None) -> Work:
+    return work_ahead(plan, performances(results, plan.cell) if results else {})
+
+
+def _measure(plans: Iterable[Plan], work: dict[Cell, Work]) -> dict[Cell, Speed]:
+    """Time each cell that has something left to do."""
+    todo = [plan for plan in plans if work[plan.cell].updates]
+    console = Console(stderr=True)
+    speeds = {}
+    for number, plan in enumerate(todo, 1):
+        if console.is_terminal:
+            console.print(f"Measuring {number} of {len(todo)}: {plan.cell.name} ...", end="\r", highlight=False)
+        speeds[plan.cell] = measured_speed(plan)
+        if console.is_terminal:
+            console.print(" " * (console.width - 1), end="\r")
+    return speeds
+
+
+def _planned(plan: Plan, work: Work, speeds: dict[Cell, Speed]) -> dict[str, Any]:
+    cell = dict(zip(Cell._fields, plan.cell, strict=True))
+    seconds = round(speeds[plan.cell].seconds(work), 1) if plan.cell in speeds else None
+    counts = {"search_runs": work.search_runs, "definitive_runs": work.definitive_runs, "updates": work.updates}
+    settings = {"settings": len(plan.grid), "search": plan.strategy if len(plan.grid) > 1 else None}
+    return {**cell, **settings, **counts, "episodes": work.episodes, "seconds": seconds}
+
+
+def _print_plan(
+    study: Study, folder: Path, work: dict[Cell, Work], speeds: dict[Cell, Speed], results: StudyResults | None
+) -> None:
+    table = Table("environment", "batch", "method", "settings", title=f"Study {study.name}, into {folder}")
+    for name in ("search runs", "definitive", "updates", "episodes", "time"):
+        table.add_column(name, justify="right")
+    for plan in study.plans:
+        mine = work[plan.cell]
+        settings = f"{len(plan.grid)}, {plan.strategy}" if len(plan.grid) > 1 else "1"
+        time_left = duration(speeds[plan.cell].seconds(mine)) if plan.cell in speeds else "-"
+        numbers = [f"{value:,}" for value in (mine.search_runs, mine.definitive_runs, mine.updates, mine.episodes)]
+        table.add_row(plan.environment, str(plan.batch_size), plan.method, settings, *numbers, time_left)
+    total = [sum(getattr(mine, name) for mine in work.values()) for name in ("search_runs", "definitive_runs")]
+    total += [sum(mine.updates for mine in work.values()), sum(mine.episodes for mine in work.values())]
+    seconds = sum(speed.seconds(work[cell]) for cell, speed in speeds.items())
+    table.add_section()
+    table.add_row("all", "", "", "", *(f"{value:,}" for value in total), duration(seconds) if speeds else "-")
+    console = Console()
+    console.print(table)
+    done = len(results.runs) if results else 0
+    if done:
+        console.print(f"{done:,} runs are finished already and not counted.", highlight=False)
+    if speeds:
+        console.print(
+            "Times are for all cores of this machine, from a short measurement with fresh policies; trained ones reach "
+            "their goals sooner and may be up to twice as fast.",
+            highlight=False,
+        )

@@ -1,0 +1,113 @@
+"""The commands below `hindsight study`, each a frozen dataclass whose fields are its arguments."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro.conf import FlagCreatePairsOff, Positional, arg
+
+Switch = FlagCreatePairsOff[bool]
+Some = Annotated[tuple[str, ...], arg(metavar="NAME [NAME ...]", help_behavior_hint="(default: all)")]
+Which = Annotated[Positional[str], arg(metavar="STUDY")]
+Folder = Annotated[Positional[Path], arg(metavar="FOLDER")]
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Which part of which study."""
+
+    study: Which
+    """A preset (paper), a TOML file, or the folder of a study, to go on with it."""
+    environments: Some = ()
+    """Only these environments."""
+    methods: Some = ()
+    """Only these methods."""
+    batch_sizes: Annotated[tuple[int, ...], arg(metavar="INT [INT ...]", help_behavior_hint="(default: all)")] = ()
+    """Only these batch sizes."""
+    search: Annotated[
+        Literal["grid", "halving"] | None, arg(metavar="{grid,halving}", help_behavior_hint="(default: the study's)")
+    ] = None
+    """grid: every setting with all runs and batches. halving: a quarter of the settings goes on, for longer."""
+    runs: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: the study's)")] = None
+    """Definitive runs of each cell. More than there are already only adds to them."""
+    search_runs: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: the study's)")] = None
+    """Runs of each setting in the search (in its last rung, with halving)."""
+    output: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: studies/NAME)")] = None
+    """Where the results go, or are already."""
+
+
+@dataclass(frozen=True)
+class StudyRun(Slice):
+    """Run a study, or go on with it: search the learning rates, then run the best with fresh seeds."""
+
+    retry_failed: Switch = False
+    """Run those runs again that ended with an exception."""
+    tensorboard: Switch = False
+    """Also write TensorBoard event files, into the folder's tensorboard/."""
+    json: Switch = False
+    """Print a machine-readable summary on standard output."""
+
+    def run(self) -> None:
+        """Run, with progress on standard error."""
+        from hindsight.cli.study import run_study_command
+
+        run_study_command(self)
+
+
+@dataclass(frozen=True)
+class StudyPlan(Slice):
+    """Say what a study would run, and how long that would take on this machine; nothing is run."""
+
+    skip_measurement: Switch = False
+    """Only count: do not compile and time each cell."""
+    json: Switch = False
+    """Print the plan as JSON."""
+
+    def run(self) -> None:
+        """Count, measure and print."""
+        from hindsight.cli.study import run_plan
+
+        run_plan(self)
+
+
+@dataclass(frozen=True)
+class StudyReport:
+    """Turn a study's results, finished or not, into tables, figures and one HTML page."""
+
+    folder: Folder
+    """A folder that `hindsight study run` made."""
+    output: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: report in the folder)")] = None
+    """Where report.html, figures/ and tables/ go."""
+
+    def run(self) -> None:
+        """Compute, draw and write."""
+        from hindsight.cli.study_report import run_report
+
+        run_report(self)
+
+
+@dataclass(frozen=True)
+class StudyExport:
+    """Write all evaluations of a study as one tidy table, CSV or Parquet."""
+
+    folder: Folder
+    """A folder that `hindsight study run` made."""
+    output: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: evaluations.csv in it)")] = None
+    """The file to write; its ending, .csv or .parquet, is the format."""
+
+    def run(self) -> None:
+        """Write the table."""
+        from hindsight.cli.study_report import run_export
+
+        run_export(self)
+
+
+STUDY_COMMANDS = {"run": StudyRun, "plan": StudyPlan, "report": StudyReport, "export": StudyExport}
+
+
+@dataclass(frozen=True)
+class StudyCommands:
+    """Whole studies, resumable: run, plan, report, export. See: hindsight study --help"""
+
+    def run(self) -> None:
+        """Never called: the commands below it are parsed in its stead."""

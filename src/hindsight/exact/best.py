@@ -1,0 +1,24 @@
+"""The best possible return, where it is known."""
+
+from hindsight.core.errors import HindsightError
+from hindsight.environments.bit_flipping import BitFlipping
+from hindsight.environments.finite import finite_problem
+from hindsight.environments.interface import Environment
+from hindsight.exact.values import optimal_return
+
+
+def best_return(environment: Environment) -> float | None:
+    """The largest expected return of any policy, or None where it cannot be computed.
+
+    Bit flipping, which has too many states for tables, in closed form: a goal with d ones takes d actions and so gives
+    the horizon minus d, half the bits on average; the start itself takes two.
+    """
+    if isinstance(environment, BitFlipping):
+        if environment.bits == 1:
+            # One action only: there is no way back to the start.
+            return 0.5 * (environment.horizon - 1)
+        return environment.horizon - environment.bits / 2 - 2 * 2.0**-environment.bits
+    try:
+        return optimal_return(finite_problem(environment))
+    except HindsightError:
+        return None

@@ -1,0 +1,112 @@
+"""How long a study will take: from speeds measured on this machine and a rough idea of what an update costs."""
+
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hindsight.agents.interface import LearningRates
+from hindsight.agents.registry import METHODS
+from hindsight.environments.interface import Environment
+from hindsight.experiments.protocol import Performances, rounds_ahead
+from hindsight.experiments.study import Plan
+from hindsight.records.results import Cell, FinishedRun
+from hindsight.training.loop import make_program
+
+SECONDS_TO_MEASURE = 1.0
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is still to be done for a cell."""
+
+    search_runs: int
+    definitive_runs: int
+    updates: int
+    evaluations: int
+    episodes: int
+    """Training episodes."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Seconds of one core."""
+
+    update: float
+    evaluation: float = 0.0
+
+    def seconds(self, work: Work) -> float:
+        """How long some work takes on all cores of this machine."""
+        return (work.updates * self.update + work.evaluations * self.evaluation) / (os.cpu_count() or 1)
+
+
+def work_ahead(plan: Plan, performances: Performances) -> Work:
+    """What a plan still asks for, given what is finished."""
+    rounds = rounds_ahead(plan, performances)
+    updates = sum(runs * this.stage.batches for this, runs in rounds)
+    return Work(
+        search_runs=sum(runs for _, runs in rounds[:-1]),
+        definitive_runs=rounds[-1][1],
+        updates=updates,
+        evaluations=sum(runs * (this.stage.batches // this.stage.evaluate_every + 1) for this, runs in rounds),
+        episodes=updates * plan.batch_size,
+    )
+
+
+def measured_speed(plan: Plan) -> Speed:
+    """Compile a cell's program and time a few updates and evaluations of a fresh policy on one core."""
+    settings = plan.settings(plan.definitive, 1)
+    program = make_program(plan.specification.build(), settings)
+    seeds = np.zeros(1, np.uint32)
+    states = program.init(jnp.asarray(seeds))
+    rates = LearningRates(jnp.full(1, plan.learning_rates[0]), jnp.full(1, (plan.baseline_learning_rates or (0.0,))[0]))
+
+    def seconds(batches: int, evaluates: bool) -> float:
+        began = time.monotonic()
+        jax.block_until_ready(program.advance(states, seeds, rates, 0, batches, evaluates))
+        return time.monotonic() - began
+
+    seconds(1, True)  # compiles
+    batches, taken = 1, seconds(1, False)
+    while taken < SECONDS_TO_MEASURE / 2 and batches < settings.batches:
+        batches = min(settings.batches, 2 * batches)
+        taken = seconds(batches, False)
+    return Speed(taken / batches, min(seconds(0, True) for _ in range(2)))
+
+
+def observed_speeds(runs: Iterable[FinishedRun]) -> dict[Cell, Speed]:
+    """The speed of each cell that has finished runs, evaluations counted in."""
+    seconds: dict[Cell, float] = {}
+    updates: dict[Cell, int] = {}
+    for run in runs:
+        if len(run.batches) and run.seconds > 0:
+            seconds[run.cell] = seconds.get(run.cell, 0.0) + run.seconds
+            updates[run.cell] = updates.get(run.cell, 0) + int(run.batches[-1])
+    return {cell: Speed(seconds[cell] / updates[cell]) for cell in seconds if updates[cell]}
+
+
+def guessed_speeds(plans: Iterable[Plan], known: Mapping[Cell, Speed]) -> dict[Cell, Speed]:
+    """A speed for every cell: the known one, or one scaled from those that are known; none when nothing is known."""
+    costs = {plan.cell: rough_cost(plan, plan.specification.build()) for plan in plans}
+    factors = [speed.update / costs[cell] for cell, speed in known.items() if cell in costs and speed.update > 0]
+    if not factors:
+        return dict(known)
+    factor = float(np.exp(np.mean(np.log(factors))))
+    return {cell: known.get(cell, Speed(factor * cost)) for cell, cost in costs.items()}
+
+
+def rough_cost(plan: Plan, environment: Environment) -> float:
+    """Network evaluations in an update, more or less: only good for comparing cells."""
+    method = METHODS[plan.method]
+    decisions = plan.batch_size * (environment.horizon - 1)
+    if not method.hindsight:
+        return 4.0 * decisions * (2 if method.baseline else 1)
+    goals = min(decisions, environment.goal_count)
+    if plan.agent["max_active_goals"] is not None:
+        goals = min(goals, plan.batch_size * plan.agent["max_active_goals"])
+    states = min(decisions, environment.state_limit or decisions)
+    return 4.0 * decisions + states * goals * (5 if method.baseline else 1 if method.ratios else 0.5)
