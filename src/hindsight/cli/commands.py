@@ -55,6 +55,8 @@ class Train:
     """Print one machine-readable summary on standard output."""
     keep_every: Annotated[int | None, arg(metavar="BATCHES", help_behavior_hint="(default: only the newest)")] = None
     """Also keep the checkpoint of every so many batches; a multiple of the batches between evaluations."""
+    tensorboard: Switch = False
+    """Also write TensorBoard event files, into the run folder's tensorboard/."""
     map: Annotated[str | None, arg(metavar="FILE", help_behavior_hint="(for grid only)")] = None
     """The map file: lines of '#' (wall), '.' (free) and 'S' (start)."""
 

@@ -4,6 +4,7 @@ import itertools
 import json
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from hindsight.experiments.job import SETTINGS, Job, check_folder, load_job, run
 from hindsight.experiments.paper import default_settings, paper_result, paper_settings
 from hindsight.records.evaluations import summary
 from hindsight.records.files import read_json, write_atomically, write_json
+from hindsight.records.tensorboard import EventFiles
 from hindsight.training.state import Snapshot
 
 SUMMARY = "summary.json"
@@ -40,7 +42,9 @@ def run_train(command: Train) -> None:
     console.print(
         f"Training {job.settings.method} on {job.environment.id} into {folder}", highlight=False, soft_wrap=True
     )
-    snapshot, speed = train_with_progress(job, folder, command.resume, console, command.keep_every)
+    with ExitStack() as stack:
+        events = stack.enter_context(EventFiles(folder / "tensorboard")) if command.tensorboard else None
+        snapshot, speed = train_with_progress(job, folder, command.resume, console, command.keep_every, events)
     result = summarise(job, snapshot, speed or _earlier_speed(folder))
     write_json(folder / SUMMARY, result)
     draw(job, snapshot, folder)
@@ -56,7 +60,12 @@ def run_train(command: Train) -> None:
 
 
 def train_with_progress(
-    job: Job, folder: Path, resume: bool, console: Console, keep_every: int | None = None
+    job: Job,
+    folder: Path,
+    resume: bool,
+    console: Console,
+    keep_every: int | None = None,
+    events: EventFiles | None = None,
 ) -> tuple[Snapshot, float]:
     """Train a job into its folder while the console shows how far it is; also returns the updates per second."""
     stopwatch = Stopwatch(job.settings.runs)
@@ -72,6 +81,8 @@ def train_with_progress(
 
         def report(snapshot: Snapshot) -> None:
             latest[:] = [snapshot]
+            if events:
+                write_newest_events(events, snapshot)
             tick(snapshot.batch)
 
         try:
@@ -82,6 +93,15 @@ def train_with_progress(
                 f"Interrupted after {done}; the same command with --resume --output {folder} goes on."
             ) from None
     return snapshot, stopwatch.updates_per_second
+
+
+def write_newest_events(events: EventFiles, snapshot: Snapshot) -> None:
+    """The newest evaluation of every run, a folder for each."""
+    evaluations = snapshot.evaluations
+    for run, seed in enumerate(evaluations.seeds):
+        value, rate = float(evaluations.final_return[run]), float(evaluations.final_success_rate[run])
+        if np.isfinite(value):
+            events.write(f"seed{seed}", snapshot.batch, {"return": value, "success rate": rate})
 
 
 def resolve(command: Train) -> Job:
