@@ -119,11 +119,11 @@ def test_terminal_shows_one_moving_line() -> None:
     clock = Clock()
     with TrainingProgress(1400, console, "hpg", clock=clock) as progress:
         progress.note("compiling ...")
-        progress._progress.refresh()  # type: ignore[union-attr]
+        progress._line._progress.refresh()  # type: ignore[union-attr]
         progress.update(0, 0.5, 0.1, 0.0)
         clock.now += 10
         progress.update(140, 4.314, 0.118, 85.3, failed_runs=1)
-        progress._progress.refresh()  # type: ignore[union-attr]
+        progress._line._progress.refresh()  # type: ignore[union-attr]
     lines = screen_lines(console)
     assert any(line.endswith("compiling ...") for line in lines)
     assert re.match(r"\S hpg ━", lines[-1])

@@ -1,5 +1,6 @@
 """The versions that made a result."""
 
+import re
 import subprocess
 import sys
 
@@ -11,7 +12,8 @@ from hindsight.records.versions import versions
 def test_versions_name_what_decides_the_numbers() -> None:
     found = versions()
     packages = ["hindsight", "jax", "jaxlib", "numpy", "equinox", "optax"]
-    assert list(found) == ["python", *packages, "platform", "machine", "cpu_count"]
+    assert list(found) == ["python", *packages, "platform", "machine", "cpu_count", "code"]
+    assert re.fullmatch("[0-9a-f]{12}", found["code"])
     assert found["numpy"] == np.__version__
     assert found["python"] == ".".join(map(str, sys.version_info[:3]))
     assert int(found["cpu_count"]) >= 1
