@@ -1,5 +1,6 @@
 """Deep Q-networks with a replay buffer, with hindsight (DQN+HER) or without (DQN): appendix E.3.7 of the paper."""
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -8,17 +9,8 @@ import optax
 from jaxtyping import Array, Float, Int, Key, Shaped
 
 from hindsight.agents.interface import CAUSES, Agent, LearningRates
-from hindsight.agents.replay import (
-    Replay,
-    ReplayOptions,
-    Transitions,
-    add_episodes,
-    check_options,
-    directory,
-    empty_replay,
-    look_up,
-    shapes_of,
-)
+from hindsight.agents.replay import Replay, Transitions, add_episodes, draw, empty_replay, shapes_of
+from hindsight.agents.replay_options import ReplayOptions, check_options
 from hindsight.core.episodes import Episodes
 from hindsight.environments.interface import Environment
 from hindsight.networks.action_value import ActionValue
@@ -46,7 +38,7 @@ def dqn_agent(environment: Environment, options: ReplayOptions) -> Agent:
 
     The greedy policy depends on the time: `policy(state).act(observation, goal, time)`.
     """
-    check_options(environment, options)
+    check_options(options, environment.horizon)
     observation, goal = shapes_of(environment)
     sizes = flat_size(observation.shape), flat_size(goal.shape)
     actions = environment.action_count
@@ -93,23 +85,23 @@ def _update(
     lot_key, draw_key = jax.random.split(key)
     lots = jax.random.uniform(lot_key, (*episodes.actions.shape, options.goals_per_transition - 1))
     replay = add_episodes(environment, options, state.replay, episodes, lots)
-    where = directory(replay, options.capacity)
-    shape = (options.gradient_steps, options.minibatch_size)
-    numbers = jax.random.randint(draw_key, shape, 0, where.size)
+    minibatches = (options.gradient_steps, options.minibatch_size)
+    transitions = draw(environment, options, replay, math.prod(minibatches), draw_key)
+    # The target network stays the same for the whole cycle, so that all targets can be computed at once.
+    targets = bootstrap(state.network, transitions, options.discount)
+    batches = jax.tree.map(lambda leaf: leaf.reshape(*minibatches, *leaf.shape[1:]), (transitions, targets))
 
-    def step(carry: tuple[ActionValue, optax.OptState], numbers: Int[Array, " row"]) -> tuple:
+    def step(carry: tuple[ActionValue, optax.OptState], batch: tuple[Transitions, Array]) -> tuple:
         network, optimiser = carry
-        transitions = look_up(environment, replay, where, numbers)
-        targets = bootstrap(state.network, transitions, options.discount)
-        gradient = jax.grad(squared_error)(network, transitions, targets)
+        gradient = jax.grad(squared_error)(network, *batch)
         direction, optimiser = OPTIMISER.update(gradient, optimiser)
         return (jax.tree.map(lambda weight, step: weight - rates.policy * step, network, direction), optimiser), None
 
     before = (state.network, state.optimiser)
-    after, _ = jax.lax.scan(step, before, numbers)
+    after, _ = jax.lax.scan(step, before, batches)
     finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(after[0])]))
-    kept = jax.tree.map(lambda new, old: jnp.where(finite, new, old), after, before)
-    return DQNState(*kept, replay), jnp.where(finite, 0, NOT_FINITE)
+    network, optimiser = jax.tree.map(lambda new, old: jnp.where(finite, new, old), after, before)
+    return DQNState(network, optimiser, replay), jnp.where(finite, 0, NOT_FINITE).astype(jnp.int32)
 
 
 def bootstrap(target: ActionValue, transitions: Transitions, discount: float) -> Float[Array, " row"]:

@@ -5,62 +5,29 @@ whatever the number of goals that it is replayed under.
 """
 
 import functools
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Shaped
+from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
+from hindsight.agents.replay_options import ReplayOptions, Strategy
 from hindsight.core.episodes import Episodes
-from hindsight.core.errors import HindsightError, unknown
 from hindsight.environments.interface import Environment
 
-Strategy = Literal["final", "future", "episode"]
-
 SPARE = 2
-"""Slots for that many times the episodes of full length that fit: episodes that reach their goal are shorter."""
+"""Memory for that many times the episodes of full length that the capacity holds, as many episodes are shorter."""
 
 PURSUED = -1
 """Stands for the pursued goal where a relabelled one would have the time of the action that achieved it."""
 
 
-class ReplayOptions(NamedTuple):
-    """The part of the settings that a replay agent needs; the defaults are the paper's (appendix E.3.7)."""
-
-    relabel: bool = False
-    """Adds hindsight transitions, as hindsight experience replay does."""
-    strategy: Strategy = "final"
-    """Which achieved goals of the episode a transition is relabelled with. final: the last one. future: drawn from those
-    achieved by this action or a later one. episode: drawn from all of them."""
-    relabelled_goals: int = 1
-    """Goals that each transition is relabelled with; 4 is customary with `future`, and `final` has only 1 to offer."""
-    capacity: int = 10**6
-    """The most transitions in the buffer, hindsight transitions included."""
-    epsilon: float = 0.2
-    """The probability with which an exploring agent takes a uniformly random action."""
-    discount: float = 0.98
-    """What the next value counts for in the target."""
-    gradient_steps: int = 40
-    """Minibatches in each cycle."""
-    minibatch_size: int = 128
-    """Transitions in each minibatch."""
-    hidden_layers: tuple[int, ...] = (256, 256)
-    """Width of each hidden layer of the network."""
-    episode_limit: int | None = None
-    """Episodes that the agent will ever see, where that is known: no memory is set aside for more."""
-
-    @property
-    def goals_per_transition(self) -> int:
-        """The goals that one action may be replayed under: the pursued one, and the relabelled ones."""
-        return 1 + (self.relabelled_goals if self.relabel else 0)
-
-
 class Replay(NamedTuple):
     """A ring of episodes with T - 1 actions each, padded, in the types that the environment gives.
 
-    It holds the newest episodes whose transitions, original and hindsight ones together, number at most the capacity.
-    An episode enters, leaves and is overwritten as a whole. The last observation is not kept: nothing follows the last
-    action, so nothing ever looks at it.
+    It holds the newest episodes whose transitions, original and hindsight ones together, number at most the capacity,
+    as far as there are slots for them. An episode enters, leaves and is overwritten as a whole. The last observation is
+    not kept: nothing follows the last action, so nothing ever looks at it.
     """
 
     observations: Shaped[Array, "slot time *features"]
@@ -97,40 +64,10 @@ class Transitions(NamedTuple):
     """Whether the episode of this goal is over after the action, so that no further value counts."""
 
 
-def check_options(environment: Environment, options: ReplayOptions) -> None:
-    """Refuse what cannot work, with a sentence that says why."""
-    if options.strategy not in get_args(Strategy):
-        raise unknown("relabelling strategy", str(options.strategy), get_args(Strategy))
-    for name in ("relabelled_goals", "capacity", "gradient_steps", "minibatch_size"):
-        _require_positive_integer(name, getattr(options, name))
-    if options.episode_limit is not None:
-        _require_positive_integer("episode_limit", options.episode_limit)
-    if not 0 <= options.epsilon <= 1:
-        raise HindsightError(f"epsilon is a probability between 0 and 1, not {options.epsilon}.")
-    if not 0 < options.discount <= 1:
-        raise HindsightError(f"discount must be above 0 and at most 1, not {options.discount}.")
-    if options.relabel and options.strategy == "final" and options.relabelled_goals != 1:
-        raise HindsightError(
-            f"An episode has one final goal, so the strategy 'final' takes relabelled_goals 1, "
-            f"not {options.relabelled_goals}."
-        )
-    most = _most_transitions(environment, options)
-    if options.capacity < most:
-        raise HindsightError(
-            f"The replay buffer must hold at least one episode, which can have {most} transitions here, "
-            f"but capacity is {options.capacity}."
-        )
-    if options.minibatch_size > options.capacity:
-        raise HindsightError(
-            f"A minibatch of {options.minibatch_size} transitions is more than the replay buffer can ever hold: "
-            f"minibatch_size must be at most capacity, which is {options.capacity}."
-        )
-
-
 def empty_replay(environment: Environment, options: ReplayOptions) -> Replay:
     """A buffer without any episode."""
     observation, goal = shapes_of(environment)
-    actions, most = environment.horizon - 1, _most_transitions(environment, options)
+    actions, most = environment.horizon - 1, options.most_transitions(environment.horizon)
     slots = SPARE * options.capacity // most
     if options.episode_limit is not None:
         slots = min(slots, options.episode_limit)
@@ -165,21 +102,21 @@ def add_episodes(
     list_all = jax.vmap(functools.partial(list_transitions, environment, options))
     times, goals, counts = list_all(arrivals, episodes.pursued_goals, episodes.lengths, lots)
     places = (replay.next_slot + jnp.arange(counts.shape[0])) % slots
-    added = Replay(
-        observations=episodes.observations[:, :-1],
-        arrivals=arrivals,
-        actions=episodes.actions,
-        pursued_goals=episodes.pursued_goals,
-        lengths=episodes.lengths,
-        times=times,
-        goals=goals,
-        counts=counts,
-        next_slot=(places[-1] + 1) % slots,
+
+    def put(old: Array, new: Array) -> Array:
+        return old.at[places].set(new.astype(old.dtype), unique_indices=True)
+
+    return Replay(
+        observations=put(replay.observations, episodes.observations[:, :-1]),
+        arrivals=put(replay.arrivals, arrivals),
+        actions=put(replay.actions, episodes.actions),
+        pursued_goals=put(replay.pursued_goals, episodes.pursued_goals),
+        lengths=put(replay.lengths, episodes.lengths),
+        times=put(replay.times, times),
+        goals=put(replay.goals, goals),
+        counts=put(replay.counts, counts),
+        next_slot=((places[-1] + 1) % slots).astype(jnp.int32),
     )
-    written = jax.tree.map(
-        lambda old, new: old.at[places].set(new.astype(old.dtype), unique_indices=True), replay[:-1], added[:-1]
-    )
-    return Replay(*written, added.next_slot.astype(jnp.int32))
 
 
 def list_transitions(
@@ -198,21 +135,40 @@ def list_transitions(
     that is a goal as well, leaving it and coming back is a way to be learned. A goal that is never asked for, such as a
     start cell, teaches like any other.
     """
-    decisions = jax.vmap(lambda goal: _decisions(environment, goal, arrivals, length))(arrivals)
-    times = jnp.arange(len(arrivals))
-    goals, listed = [jnp.full_like(times, PURSUED)], [times < _decisions(environment, pursued_goal, arrivals, length)]
+    decisions = _decisions(environment, pursued_goal, arrivals, length)
+    goals = jnp.full((len(arrivals), 1), PURSUED)
+    listed = jnp.arange(len(arrivals))[:, None] < decisions
     if options.relabel:
-        candidates = _candidates(options.strategy, decisions, length)
-        numbers = jnp.floor(lots * jnp.sum(candidates, axis=1)[:, None]).astype(jnp.int32)
-        drawn = jnp.argmax(jnp.cumsum(candidates, axis=1)[:, None, :] > numbers[:, :, None], axis=2)
-        still_open = jnp.any(candidates, axis=1)[:, None] & (times[:, None] < decisions[drawn])
-        goals, listed = goals + list(drawn.T), listed + list(still_open.T)
-    all_times, all_goals, all_listed = (
-        jnp.concatenate(parts) for parts in ([times] * len(goals), goals, listed)
-    )
+        drawn, useful = _draw_goals(environment, options.strategy, arrivals, length, lots)
+        goals, listed = jnp.concatenate([goals, drawn], axis=1), jnp.concatenate([listed, useful], axis=1)
     # False sorts first, so that those listed stand in front, in their order.
-    order = jnp.argsort(~all_listed, stable=True)
-    return all_times[order], all_goals[order], jnp.sum(all_listed)
+    order = jnp.argsort(~listed.ravel(), stable=True)
+    return order // goals.shape[1], goals.ravel()[order], jnp.sum(listed)
+
+
+def _draw_goals(
+    environment: Environment,
+    strategy: Strategy,
+    arrivals: Shaped[Array, "time *goal"],
+    length: Int[Array, ""],
+    lots: Float[Array, "time relabelled"],
+) -> tuple[Int[Array, "time relabelled"], Bool[Array, "time relabelled"]]:
+    """For each action the arrivals whose goals it is relabelled with, and whether it was a decision under them.
+
+    `future` draws from the later arrivals that were still to be reached for the first time. `episode` draws from all,
+    and a goal that was reached before the action is of no use: such a transition has fewer goals than it drew.
+    """
+    decisions = jax.vmap(lambda goal: _decisions(environment, goal, arrivals, length))(arrivals)
+    times, others = jnp.arange(len(arrivals))[:, None], jnp.arange(len(arrivals))[None]
+    candidates = jnp.broadcast_to(others < length, (len(arrivals), len(arrivals)))
+    if strategy == "final":
+        candidates &= others == length - 1
+    if strategy == "future":
+        candidates &= (others >= times) & (times < decisions[None])
+    numbers = jnp.floor(lots * jnp.sum(candidates, axis=1)[:, None]).astype(jnp.int32)
+    # Where there is no candidate this draws the first arrival, under which only the first action was a decision.
+    drawn = jnp.argmax(jnp.cumsum(candidates, axis=1)[:, None] > numbers[:, :, None], axis=2)
+    return drawn, times < decisions[drawn]
 
 
 def _decisions(environment: Environment, goal: Array, arrivals: Array, length: Array) -> Int[Array, ""]:
@@ -220,20 +176,6 @@ def _decisions(environment: Environment, goal: Array, arrivals: Array, length: A
     reached = jax.vmap(environment.reached, in_axes=(0, None))(arrivals, goal)
     first = jnp.where(jnp.any(reached), jnp.argmax(reached) + 1, len(arrivals))
     return jnp.minimum(first, length)
-
-
-def _candidates(strategy: Strategy, decisions: Array, length: Array) -> Bool[Array, "time arrival"]:
-    """Which arrivals a transition's goals are drawn from.
-
-    `future` draws from the later ones that are still to be reached for the first time. `episode` draws from all, of
-    which those reached before the action are then of no use: such a transition has fewer goals than it drew.
-    """
-    times, arrivals = jnp.arange(len(decisions))[:, None], jnp.arange(len(decisions))[None]
-    if strategy == "final":
-        return jnp.broadcast_to(arrivals == length - 1, (len(decisions), len(decisions)))
-    if strategy == "future":
-        return (arrivals >= times) & (arrivals < length) & (times < decisions[None])
-    return jnp.broadcast_to(arrivals < length, (len(decisions), len(decisions)))
 
 
 class Directory(NamedTuple):
@@ -251,9 +193,7 @@ def directory(replay: Replay, capacity: int) -> Directory:
     return Directory(ends, jnp.max(jnp.where(ends <= capacity, ends, 0)))
 
 
-def look_up(
-    environment: Environment, replay: Replay, where: Directory, numbers: Int[Array, " row"]
-) -> Transitions:
+def look_up(environment: Environment, replay: Replay, where: Directory, numbers: Int[Array, " row"]) -> Transitions:
     """The transitions with these numbers, all below the directory's size."""
     slots = replay.counts.shape[0]
     age = jnp.searchsorted(where.ends, numbers, side="right")
@@ -277,17 +217,15 @@ def look_up(
     )
 
 
+def draw(
+    environment: Environment, options: ReplayOptions, replay: Replay, count: int, key: Key[Array, ""]
+) -> Transitions:
+    """Transitions drawn uniformly, with replacement, from a buffer that is not empty."""
+    where = directory(replay, options.capacity)
+    return look_up(environment, replay, where, jax.random.randint(key, (count,), 0, where.size))
+
+
 def shapes_of(environment: Environment) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
     """Shape and type of an observation and of a goal."""
     state = jax.eval_shape(environment.reset, jax.random.key(0))
     return jax.eval_shape(environment.observe, state), jax.eval_shape(environment.achieved_goal, state)
-
-
-def _most_transitions(environment: Environment, options: ReplayOptions) -> int:
-    """The transitions of an episode that lasts to the horizon, under all of its goals."""
-    return (environment.horizon - 1) * options.goals_per_transition
-
-
-def _require_positive_integer(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise HindsightError(f"{name} must be a whole number of at least 1, not {value}.")
