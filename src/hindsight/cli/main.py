@@ -78,8 +78,10 @@ def _parse(arguments: list[str], program: str, commands: dict[str, Any], descrip
     except SystemExit as stop:
         if not stop.code:
             raise
-        lines = [line.strip("│╭╮╰╯─ ") for line in box.getvalue().splitlines()[1:]]
-        gist = " ".join(itertools.takewhile(bool, lines)).rstrip(".")
+        # Where the terminal knows only ASCII, the box is made of dashes, and its first line has a rule below it.
+        rules = set("│╭╮╰╯─-| ")
+        lines = ["" if set(line) <= rules else line.strip("│ ") for line in box.getvalue().splitlines()[1:]]
+        gist = " ".join(itertools.takewhile(bool, itertools.dropwhile(lambda line: not line, lines))).rstrip(".")
         name = arguments[0] if arguments and arguments[0] in commands else ""
         raise HindsightError(f"{gist}. See: {' '.join(filter(None, [program, name, '--help']))}") from None
 

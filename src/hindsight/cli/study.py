@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from hindsight.analysis.study_runs import definitive
 from hindsight.cli.compilation import keep_compiled_programs
 from hindsight.cli.progress import duration
 from hindsight.cli.study_commands import Slice, StudyPlan, StudyRun
@@ -19,10 +21,10 @@ from hindsight.core.errors import HindsightError
 from hindsight.experiments.estimates import Speed, Work, measured_speed, work_ahead
 from hindsight.experiments.paper import paper_result
 from hindsight.experiments.protocol import Piece
-from hindsight.experiments.study import Plan, Study, load_study
-from hindsight.experiments.study_run import Observer, admit, held_study, performances, run_study
+from hindsight.experiments.study import Plan, Study, load_study, presets
+from hindsight.experiments.study_run import RAISED, Observer, admit, held_study, performances, run_study
 from hindsight.records.evaluations import summary
-from hindsight.records.results import DEFINITIVE, RESULTS, Cell, FinishedRun, ResultsFile, StudyResults
+from hindsight.records.results import RESULTS, Cell, FinishedRun, ResultsFile, StudyResults
 from hindsight.records.tensorboard import EventFiles
 
 
@@ -33,6 +35,8 @@ def run_study_command(command: StudyRun) -> None:
     held = read_results(folder)
     if held is not None:
         admit(study, held, folder)
+        if command.retry_failed:
+            held = replace(held, runs=[run for run in held.runs if run.failure is None or run.failure.batch != RAISED])
     console = Console(stderr=True)
     console.print(f"Study {study.name} into {folder}", highlight=False, soft_wrap=True)
     began = time.monotonic()
@@ -77,7 +81,8 @@ def run_plan(command: StudyPlan) -> None:
 def resolve(command: Slice) -> tuple[Study, Path]:
     """The slice of a study that a command means, and its folder."""
     source = Path(command.study)
-    if source.is_dir():
+    # A folder of papers, say, does not hide the preset of its name.
+    if source.is_dir() and ((source / RESULTS).exists() or command.study not in presets()):
         if command.output not in (None, source):
             raise HindsightError(f"'{source}' is a study's folder, which is its own output.")
         study, folder = held_study(source), source
@@ -104,7 +109,7 @@ def write_events(events: EventFiles, runs: Iterable[FinishedRun]) -> None:
         rates = f"rate{run.key.learning_rate:g}"
         if run.key.baseline_learning_rate:
             rates += f"-baseline{run.key.baseline_learning_rate:g}"
-        name = f"{run.cell.name}/{run.key.stage.replace(' ', '-')}-{rates}-seed{run.key.seed}"
+        name = f"{run.cell.file_name}/{run.key.stage.replace(' ', '-')}-{rates}-seed{run.key.seed}"
         for batch, value, rate in zip(run.batches, run.mean_returns, run.success_rates, strict=True):
             if np.isfinite(value):
                 events.write(name, int(batch), {"return": float(value), "success rate": float(rate)})
@@ -113,7 +118,7 @@ def write_events(events: EventFiles, runs: Iterable[FinishedRun]) -> None:
 
 def summarise(results: StudyResults, plan: Plan) -> dict[str, Any]:
     """What came out for a cell."""
-    runs = results.of(plan.cell, DEFINITIVE)
+    runs = definitive(results.of(plan.cell))
     failures = [{"seed": run.key.seed, "cause": run.failure.sentence} for run in runs if run.failure]
     paper = paper_result(*_paper_cell(plan.cell))
     return {
@@ -135,7 +140,8 @@ def _paper_cell(cell: Cell) -> tuple[str, str, int]:
 
 def print_outcome(outcome: list[dict[str, Any]], folder: Path, seconds: float) -> None:
     """A table for people."""
-    table = Table("environment", "batch", "method", "learning rate", "runs", "performance", "paper")
+    table = _table("environment", "batch", "method", "runs", "performance", "paper")
+    table.add_column("learning rate")
     for row in outcome:
         rates = [row["learning_rate"], row["baseline_learning_rate"]]
         runs = f"{row['runs']}" + (f" ({len(row['failed_runs'])} failed)" if row["failed_runs"] else "")
@@ -143,16 +149,24 @@ def print_outcome(outcome: list[dict[str, Any]], folder: Path, seconds: float) -
             row["environment"],
             str(row["batch_size"]),
             row["method"],
-            ", ".join(f"{rate:g}" for rate in rates if rate is not None),
             runs,
             _spread(row["average_performance"]),
             _spread(row["paper"]),
+            ", ".join(f"{rate:g}" for rate in rates if rate is not None),
         )
     console = Console()
     console.print(table)
     console.print("Performance is the average over all evaluations, mean ± std over runs.", highlight=False)
     console.print(f"Took {duration(seconds)}. All results are in {folder / RESULTS}.", highlight=False, soft_wrap=True)
     console.print(f"Next: hindsight study report {folder}", highlight=False, soft_wrap=True)
+
+
+def _table(*columns: str) -> Table:
+    """A table without lines, so that a terminal of 80 characters shows every name and number whole."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in columns:
+        table.add_column(name, no_wrap=True)
+    return table
 
 
 def _spread(value: dict[str, float | None] | None) -> str:
@@ -190,22 +204,24 @@ def _planned(plan: Plan, work: Work, speeds: dict[Cell, Speed]) -> dict[str, Any
 def _print_plan(
     study: Study, folder: Path, work: dict[Cell, Work], speeds: dict[Cell, Speed], results: StudyResults | None
 ) -> None:
-    table = Table("environment", "batch", "method", "settings", title=f"Study {study.name}, into {folder}")
-    for name in ("search runs", "definitive", "updates", "episodes", "time"):
-        table.add_column(name, justify="right")
+    table = _table("environment", "batch", "method", "settings")
+    for name in ("runs", "updates", "time"):
+        table.add_column(name, justify="right", no_wrap=True)
     for plan in study.plans:
         mine = work[plan.cell]
-        settings = f"{len(plan.grid)}, {plan.strategy}" if len(plan.grid) > 1 else "1"
+        settings = f"{len(plan.grid)} {plan.strategy}" if len(plan.grid) > 1 else "1"
         time_left = duration(speeds[plan.cell].seconds(mine)) if plan.cell in speeds else "-"
-        numbers = [f"{value:,}" for value in (mine.search_runs, mine.definitive_runs, mine.updates, mine.episodes)]
-        table.add_row(plan.environment, str(plan.batch_size), plan.method, settings, *numbers, time_left)
-    total = [sum(getattr(mine, name) for mine in work.values()) for name in ("search_runs", "definitive_runs")]
-    total += [sum(mine.updates for mine in work.values()), sum(mine.episodes for mine in work.values())]
-    seconds = sum(speed.seconds(work[cell]) for cell, speed in speeds.items())
-    table.add_section()
-    table.add_row("all", "", "", "", *(f"{value:,}" for value in total), duration(seconds) if speeds else "-")
+        runs = f"{mine.search_runs} + {mine.definitive_runs}"
+        table.add_row(
+            plan.environment, str(plan.batch_size), plan.method, settings, runs, f"{mine.updates:,}", time_left
+        )
     console = Console()
+    console.print(f"Study {study.name}, into {folder}", highlight=False, soft_wrap=True)
     console.print(table)
+    console.print(f"In all: {_total(list(work.values()))}.", highlight=False)
+    if speeds:
+        seconds = sum(speed.seconds(work[cell]) for cell, speed in speeds.items())
+        console.print(f"That takes about {duration(seconds)}.", highlight=False)
     done = len(results.runs) if results else 0
     if done:
         console.print(f"{done:,} runs are finished already and not counted.", highlight=False)
@@ -215,3 +231,9 @@ def _print_plan(
             "their goals sooner and may be up to twice as fast.",
             highlight=False,
         )
+
+
+def _total(work: list[Work]) -> str:
+    runs = f"{sum(mine.search_runs for mine in work):,} runs of searches and "
+    runs += f"{sum(mine.definitive_runs for mine in work):,} definitive ones"
+    return f"{runs}, {sum(mine.updates for mine in work):,} updates, {sum(mine.episodes for mine in work):,} episodes"

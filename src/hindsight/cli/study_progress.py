@@ -33,11 +33,12 @@ class StudyProgress:
         self._known: dict[Cell, dict[RunKey, float]] = {
             plan.cell: dict(performances(results, plan.cell)) if results else {} for plan in study.plans
         }
-        self._line = LiveLine(console, study.name)
+        self._line = LiveLine(console, study.name, clock=clock)
         self._began = clock()
         self._piece_began = clock()
         self._shown = clock()
         self._estimate: dict[Cell, Speed] = {}
+        self._work: dict[Cell, Work] = {}
 
     def __enter__(self) -> Self:
         self._line.start()
@@ -72,13 +73,13 @@ class StudyProgress:
 
     def _refresh(self) -> None:
         self._estimate = guessed_speeds(self._study.plans, observed_speeds(self._runs))
+        self._work = {plan.cell: work_ahead(plan, self._known[plan.cell]) for plan in self._study.plans}
 
     def _show(self, piece: Piece | None, batch: int, status: str) -> None:
         self._shown = self._clock()
-        work = {plan.cell: work_ahead(plan, self._known[plan.cell]) for plan in self._study.plans}
-        runs_left = sum(mine.search_runs + mine.definitive_runs for mine in work.values())
+        runs_left = sum(mine.search_runs + mine.definitive_runs for mine in self._work.values())
         runs_done = sum(len(known) for known in self._known.values())
-        left = self._seconds_left(work, piece, batch)
+        left = self._seconds_left(piece, batch)
         elapsed = self._clock() - self._began
         share = None if left is None else elapsed / max(elapsed + left, 1e-9)
         parts = [
@@ -88,10 +89,10 @@ class StudyProgress:
         ]
         self._line.show("  ".join(part for part in parts if part), share, due=not runs_left)
 
-    def _seconds_left(self, work: dict[Cell, Work], piece: Piece | None, batch: int) -> float | None:
-        if any(cell not in self._estimate for cell in work):
+    def _seconds_left(self, piece: Piece | None, batch: int) -> float | None:
+        if any(cell not in self._estimate for cell in self._work):
             return None
-        left = sum(self._estimate[cell].seconds(mine) for cell, mine in work.items())
+        left = sum(self._estimate[cell].seconds(mine) for cell, mine in self._work.items())
         if piece is None:
             return left
         done = Work(0, 0, batch * len(piece.keys), 0, 0)

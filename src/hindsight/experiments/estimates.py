@@ -63,7 +63,8 @@ def measured_speed(plan: Plan) -> Speed:
     program = make_program(plan.specification.build(), settings)
     seeds = np.zeros(1, np.uint32)
     states = program.init(jnp.asarray(seeds))
-    rates = LearningRates(jnp.full(1, plan.learning_rates[0]), jnp.full(1, (plan.baseline_learning_rates or (0.0,))[0]))
+    # Of the very types that training uses, so that the program compiled here serves there.
+    rates = LearningRates(*(jnp.float32(np.full(1, rate)) for rate in plan.grid[0]))
 
     def seconds(batches: int, evaluates: bool) -> float:
         began = time.monotonic()

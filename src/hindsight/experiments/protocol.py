@@ -5,12 +5,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hindsight.experiments.study import Plan, Stage
+from hindsight.experiments.study import SEEDS_BETWEEN_STAGES, Plan, Stage
 from hindsight.records.results import DEFINITIVE, RunKey
 from hindsight.training.settings import Settings
 
-SEEDS_BETWEEN_STAGES = 1_000_000
-"""Definitive runs take the seeds from the study's own on; every stage of the search begins so many further on."""
 HALVING_FACTOR = 4
 """From one rung to the next, a quarter of the settings goes on, each for four times the batches."""
 MOST_RUNS_IN_A_PIECE = 20
@@ -129,8 +127,12 @@ def ranked(this: Round, performances: Performances) -> list[Rates]:
     with failed runs comes after all without, and equal scores leave the smaller rates in front.
     """
 
+    by_rates: dict[Rates, list[float]] = {rates: [] for rates in this.rates}
+    for key in this.keys:
+        by_rates[key[1:3]].append(performances[key])
+
     def order(rates: Rates) -> tuple[int, float, Rates]:
-        values = np.array([performances[key] for key in this.keys if key[1:3] == rates])
+        values = np.array(by_rates[rates])
         failed = int(np.sum(np.isnan(values)))
         return failed, -score(values[~np.isnan(values)]), rates
 

@@ -18,6 +18,11 @@ from hindsight.training.settings import Settings
 
 Strategy = Literal["grid", "halving"]
 
+SEEDS_BETWEEN_STAGES = 1_000_000
+"""Definitive runs take the seeds from the study's own on; every stage of the search begins so many further on."""
+LARGEST_SEED = 2**32 - 1 - 100 * SEEDS_BETWEEN_STAGES
+"""Of a study: beyond it there is room for the seeds of more stages than a search ever has."""
+
 STAGE_KEYS = ("runs", "batches", "evaluate_every", "evaluation_episodes")
 AGENT_KEYS = ("hidden_layers", "max_active_goals", "horizon", "ended")
 RATE_KEYS = ("learning_rates", "baseline_learning_rates")
@@ -126,8 +131,8 @@ class Study:
             replace(
                 plan,
                 strategy=strategy or plan.strategy,
-                definitive=replace(plan.definitive, runs=runs or plan.definitive.runs),
-                search=replace(plan.search, runs=search_runs or plan.search.runs),
+                definitive=replace(plan.definitive, runs=plan.definitive.runs if runs is None else runs),
+                search=replace(plan.search, runs=plan.search.runs if search_runs is None else search_runs),
             )
             for plan in plans
         ]
@@ -175,7 +180,7 @@ def parse_study(text: str, source: str, name: str) -> Study:
 def _study(content: Mapping[str, Any], name: str) -> Study:
     _require_known(content, STUDY_KEYS, "")
     name = content.get("name", name)
-    if not isinstance(name, str) or not name or "/" in name:
+    if not isinstance(name, str) or name in ("", ".", "..") or "/" in name:
         raise HindsightError(f"name must be a word that can name a folder, not {name!r}.")
     for key in MATCH_KEYS:
         if key not in content:
@@ -186,11 +191,26 @@ def _study(content: Mapping[str, Any], name: str) -> Study:
         raise HindsightError("override must be written as tables: [[override]].")
     for entry in overrides:
         _require_known(entry, OVERRIDE_KEYS, " of an override")
+    for layer in (content, *overrides):
+        _check_layer(layer)
     _require_distinct(environments, methods, sizes)
+    for environment in environments:
+        specify(environment).build()  # lets a size or a map that cannot be used say so now
     cells = [Cell(*values) for values in product(environments, sizes, methods)]
     plans = tuple(_plan(cell, content, overrides) for cell in cells)
     _validate(plans)
     return Study(name, plans)
+
+
+def _check_layer(layer: Mapping[str, Any]) -> None:
+    """Refuse unknown names in the study's own settings or in an override, whether or not it applies to a cell."""
+    for key in MATCH_KEYS:
+        if key in layer:
+            _matches(layer, key)
+    for key, allowed in (("search", SEARCH_KEYS), ("definitive", STAGE_KEYS)):
+        if not isinstance(layer.get(key, {}), dict):
+            raise HindsightError(f"{key} must be a table: [{key}].")
+        _require_known(layer.get(key, {}), allowed, f" of [{key}]")
 
 
 def _plan(cell: Cell, content: Mapping[str, Any], overrides: Sequence[Mapping[str, Any]]) -> Plan:
@@ -201,10 +221,7 @@ def _plan(cell: Cell, content: Mapping[str, Any], overrides: Sequence[Mapping[st
         for key in (*RATE_KEYS, *AGENT_KEYS):
             if key in layer:
                 chosen[key] = layer[key]
-        for key, allowed in (("search", SEARCH_KEYS), ("definitive", STAGE_KEYS)):
-            if not isinstance(layer.get(key, {}), dict):
-                raise HindsightError(f"{key} must be a table: [{key}].")
-            _require_known(layer.get(key, {}), allowed, f" of [{key}]")
+        for key in ("search", "definitive"):
             chosen[key] |= layer.get(key, {})
     if chosen["max_active_goals"] == 0:
         chosen["max_active_goals"] = None
@@ -321,6 +338,10 @@ def _validate(plans: Sequence[Plan]) -> None:
                         baseline_learning_rate=baseline_rate if plan.baseline_learning_rates else 1.0,
                         seed=plan.seed,
                     )
+                if stage.runs > SEEDS_BETWEEN_STAGES:
+                    raise HindsightError(f"runs must be at most {SEEDS_BETWEEN_STAGES}, not {stage.runs}.")
+            if plan.seed > LARGEST_SEED:
+                raise HindsightError(f"seed must lie between 0 and {LARGEST_SEED}, not {plan.seed}.")
         except HindsightError as error:
             raise HindsightError(
                 f"For {plan.method} on {plan.environment} with batch size {plan.batch_size}: {error}"

@@ -1,7 +1,6 @@
 """Running a study into a folder: piece by piece, each safe once it is finished, and going on after any stop."""
 
 import os
-import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -68,6 +67,7 @@ def run_study(
     observer = observer or Observer()
     with claimed(folder), ResultsFile.open(folder / RESULTS, create=True) as file:
         remove_leftovers(folder)
+        remove_leftovers(folder / POLICIES)
         admit(study, file.read(), folder)
         file.write_facts({"name": study.name})
         file.write_plans({plan.cell: plan.to_json() for plan in study.plans})
@@ -113,6 +113,8 @@ def _difference(held: Plan, wanted: Plan) -> str:
     # More definitive runs only add to what is there.
     for name in sorted(old.keys() - {"definitive.runs"}):
         if old[name] != new.get(name):
+            if name == "specification.options.text":
+                return "another map"
             return f"{name} {old[name]}, not {new.get(name)}"
     return ""
 
@@ -181,11 +183,15 @@ class _Worker:
         path = self._folder / UNFINISHED
         if not path.exists():
             return None, 0.0
-        arrays, metadata = load_checkpoint(path)
-        if metadata.get("piece") != _identity(piece):
+        try:
+            arrays, metadata = load_checkpoint(path)
+            if metadata.get("piece") != _identity(piece):
+                return None, 0.0
+            template = jax.eval_shape(program.init, np.zeros(len(piece.keys), np.uint32))
+            return snapshot_from_arrays(template, arrays), float(metadata["seconds"])
+        except (HindsightError, KeyError, TypeError):
+            # A damaged checkpoint costs what it held, but is no fault of the runs: the piece begins anew.
             return None, 0.0
-        template = jax.eval_shape(program.init, np.zeros(len(piece.keys), np.uint32))
-        return snapshot_from_arrays(template, arrays), float(metadata["seconds"])
 
     def _save(self, piece: Piece, snapshot: Snapshot, seconds: float) -> None:
         metadata: dict[str, Any] = {"piece": _identity(piece), "seconds": seconds}
@@ -198,7 +204,7 @@ class _Worker:
         path = policy_path(self._folder, piece.plan.cell)
         if piece.round.name != DEFINITIVE or not np.isfinite(performance[best]):
             return
-        if path.exists() and load_checkpoint(path)[1]["average_performance"] >= performance[best]:
+        if _held_performance(path) >= performance[best]:
             return
         make_folder(path.parent)
         state = jax.tree.map(lambda leaf: np.asarray(leaf)[best : best + 1], snapshot.states)
@@ -219,7 +225,15 @@ class _Clock:
 
 def policy_path(folder: Path, cell: Cell) -> Path:
     """Where the best policy of a cell is kept."""
-    return folder / POLICIES / f"{re.sub(r'[^A-Za-z0-9+.-]+', '_', cell.name)}.npz"
+    return folder / POLICIES / f"{cell.file_name}.npz"
+
+
+def _held_performance(path: Path) -> float:
+    """That of the policy in a file; a missing or damaged one is worse than any other."""
+    try:
+        return float(load_checkpoint(path)[1]["average_performance"]) if path.exists() else -np.inf
+    except (HindsightError, KeyError, TypeError):
+        return -np.inf
 
 
 def kept_policy(folder: Path, plan: Plan) -> Any | None:
@@ -234,7 +248,10 @@ def kept_policy(folder: Path, plan: Plan) -> Any | None:
 
 def _identity(piece: Piece) -> dict[str, Any]:
     settings = {**asdict(piece.settings), "hidden_layers": list(piece.settings.hidden_layers)}
-    return {"cell": list(piece.plan.cell), "keys": [list(key) for key in piece.keys], "settings": settings}
+    # The specification too: a map's file may have changed under its name.
+    specification = {"name": piece.plan.specification.name, "options": dict(piece.plan.specification.options)}
+    keys = [list(key) for key in piece.keys]
+    return {"cell": list(piece.plan.cell), "specification": specification, "keys": keys, "settings": settings}
 
 
 def _runs(piece: Piece) -> Runs:

@@ -41,7 +41,10 @@ def make_folder(path: Path) -> None:
 def claimed(folder: Path) -> Iterator[None]:
     """Make a folder and keep a second writer out of it; the claim ends with the process, however it ends."""
     make_folder(folder)
-    handle = os.open(folder, os.O_RDONLY)
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise HindsightError(f"The output folder '{folder}' cannot be used: {_cause(error)}.") from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

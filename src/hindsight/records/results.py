@@ -1,9 +1,10 @@
 """The results of a study: one SQLite file, written by one process, in which each finished run is safe at once."""
 
 import json
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -12,6 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from hindsight.core.errors import HindsightError
+from hindsight.records.files import write_atomically
 
 FORMAT = 1
 """Version of the layout; a reader refuses a newer one."""
@@ -54,8 +56,13 @@ class Cell(NamedTuple):
 
     @property
     def name(self) -> str:
-        """A name for people and files."""
+        """A name for people."""
         return f"{self.environment}-batch{self.batch_size}-{self.method}"
+
+    @property
+    def file_name(self) -> str:
+        """A name for files: that of an environment may hold the path of a map."""
+        return re.sub(r"[^A-Za-z0-9+.-]+", "_", self.name)
 
 
 class RunKey(NamedTuple):
@@ -133,23 +140,17 @@ class ResultsFile:
         """Open the file of a study, or begin a new one."""
         if not create and not path.exists():
             raise HindsightError(f"'{path.parent}' holds no study: it has no {path.name}.")
-        fresh = not path.exists() or path.stat().st_size == 0
         with _explained(path):
+            if not path.exists():
+                # Whole or not at all: what a kill left of a file being made would pass for a damaged one for ever.
+                write_atomically(path, _empty_file())
             connection = sqlite3.connect(path, timeout=seconds_to_wait, isolation_level=None)
         try:
             results = cls(path, connection)
-            if fresh and create:
-                results._begin()
             results._check()
             yield results
         finally:
             connection.close()
-
-    def _begin(self) -> None:
-        with _explained(self._path), self._transaction():
-            for statement in filter(str.strip, _TABLES.split(";")):
-                self._connection.execute(statement)
-            self._connection.execute("INSERT INTO facts VALUES ('format', ?)", (json.dumps(FORMAT),))
 
     def _check(self) -> None:
         """Refuse a file that is not ours, is damaged, or comes from a newer version."""
@@ -172,11 +173,11 @@ class ResultsFile:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._connection.execute("COMMIT")
         except BaseException:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
-        self._connection.execute("COMMIT")
 
     def write_facts(self, facts: Mapping[str, Any]) -> None:
         """Say something of the study as a whole."""
@@ -220,7 +221,7 @@ class ResultsFile:
         ]
         self._connection.executemany("INSERT INTO evaluations VALUES (?, ?, ?, ?, ?)", rows)
         for name, array in run.records.items():
-            content = np.ascontiguousarray(array, dtype="<i8")
+            content = np.asarray(array, dtype="<i8", order="C")
             row = (number, name, json.dumps(content.shape), content.tobytes())
             self._connection.execute("INSERT INTO records VALUES (?, ?, ?, ?)", row)
 
@@ -249,7 +250,8 @@ class ResultsFile:
         try:
             yield
         finally:
-            self._connection.execute("COMMIT")
+            if self._connection.in_transaction:  # an error may have ended it
+                self._connection.execute("COMMIT")
 
     def _read_runs(self) -> list[FinishedRun]:
         evaluations: dict[int, list[tuple]] = {}
@@ -270,6 +272,15 @@ class ResultsFile:
 
     def _rows(self, query: str) -> list[tuple]:
         return self._connection.execute(query).fetchall()
+
+
+def _empty_file() -> bytes:
+    """The content of a file without runs."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(_TABLES)
+        connection.execute("INSERT INTO facts VALUES ('format', ?)", (json.dumps(FORMAT),))
+        connection.commit()
+        return connection.serialize()
 
 
 def _finished_run(row: tuple, evaluations: Sequence[tuple], records: Mapping[str, np.ndarray]) -> FinishedRun:
@@ -307,10 +318,12 @@ def _explained(path: Path) -> Iterator[None]:
             raise HindsightError(f"'{path}' is locked by another process; try again when that one is done.") from error
         if "full" in text:
             raise HindsightError(f"Could not write '{path}': the disk is full; what it held before is safe.") from error
+        if "I/O" in text:  # also what a quota, or a limit on the size of files, comes out as
+            text = "the disk or its quota refused (disk I/O error); what it held before is safe"
         raise HindsightError(f"Could not use '{path}': {text}.") from error
-    except sqlite3.DatabaseError as error:
-        raise HindsightError(f"'{path}' is damaged or not a study's results: {error}.") from error
-    except (ValueError, OSError) as error:
-        if isinstance(error, HindsightError):
-            raise
-        raise HindsightError(f"'{path}' is damaged or not a study's results: {error}.") from error
+    except HindsightError:
+        raise
+    # What is no longer what was written can break anywhere between SQLite and the arrays.
+    except (sqlite3.DatabaseError, ValueError, TypeError, OSError) as error:
+        gist = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise HindsightError(f"'{path}' is damaged or not a study's results: {gist}.") from error

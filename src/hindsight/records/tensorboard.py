@@ -1,11 +1,15 @@
 """Learning curves as TensorBoard event files, for those who watch their runs there."""
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from hindsight.core.errors import HindsightError
+
+SECONDS_UNTIL_SHOWN = 2
+"""What is written waits at most so long before TensorBoard can see it."""
 
 
 class EventFiles:
@@ -35,10 +39,13 @@ class EventFiles:
     def write(self, run: str, batch: int, values: Mapping[str, float]) -> None:
         """Add values of a run after so many batches; what an earlier start wrote for later batches is replaced."""
         if run not in self._writers:
-            self._writers[run] = self._new_writer(str(self._folder / run), purge_step=batch)
+            # Files are named after the second in which they are made; a second start within it must not overwrite.
+            suffix = f".{time.time_ns()}"
+            self._writers[run] = self._new_writer(
+                str(self._folder / run), purge_step=batch, flush_secs=SECONDS_UNTIL_SHOWN, filename_suffix=suffix
+            )
         for name, value in values.items():
             self._writers[run].add_scalar(name, value, batch)
-        self._writers[run].flush()
 
     def close(self, run: str) -> None:
         """A run is over."""

@@ -1,0 +1,196 @@
+"""What goes wrong in a study: damaged checkpoints, failed runs, exceptions, and settings that have changed."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_jobs import ENVIRONMENT, alter, truncate
+from small_results import example_run, refusal
+from small_studies import (
+    STAGE,
+    by_key,
+    copied,
+    finished,
+    interrupt,
+    interrupting,
+    numbers_in,
+    only_hpg,
+    results_in,
+    shared_programs,
+    small_plan,
+    small_study,
+    ticks_of,
+)
+
+from hindsight.agents.interface import CAUSES
+from hindsight.experiments import study_run
+from hindsight.experiments.study import Study
+from hindsight.experiments.study_run import POLICIES, UNFINISHED, admit, run_study
+from hindsight.records.checkpoints import load_checkpoint, save_checkpoint
+from hindsight.records.results import DEFINITIVE, RESULTS, Cause, Cell, ResultsFile
+
+__all__ = ["copied", "finished", "shared_programs"]
+
+pytestmark = pytest.mark.usefixtures("shared_programs")
+
+HPG, BASELINE = Cell(ENVIRONMENT, 8, "hpg"), Cell(ENVIRONMENT, 8, "gcpg+b")
+HUGE = 1e38
+
+
+def of_nothing(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def of_another_kind(path: Path) -> None:
+    save_checkpoint(path, {"a": np.zeros(3)}, {"job": 3})
+
+
+def of_other_shapes(path: Path) -> None:
+    arrays, metadata = load_checkpoint(path)
+    save_checkpoint(path, {name: array[:1] for name, array in arrays.items()}, metadata)
+
+
+def without_seconds(path: Path) -> None:
+    arrays, metadata = load_checkpoint(path)
+    save_checkpoint(path, arrays, {"piece": metadata["piece"]})
+
+
+def of_another_environment(path: Path) -> None:
+    arrays, metadata = load_checkpoint(path)
+    assert metadata["piece"]["specification"]["options"] == {"bits": 4}
+    metadata["piece"]["specification"]["options"] = {"bits": 5}
+    save_checkpoint(path, arrays, metadata)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [truncate, alter, of_nothing, of_another_kind, of_other_shapes, of_another_environment, without_seconds],
+)
+def test_a_damaged_checkpoint_only_costs_what_it_held(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    interrupt(only_hpg(), tmp_path, interrupting(20))
+    damage(tmp_path / UNFINISHED)
+    assert ticks_of(only_hpg(), tmp_path)[0] == 0
+    assert [run.failure for run in results_in(tmp_path).runs] == [None] * 4
+    run_study(only_hpg(), tmp_path / "at once")
+    assert numbers_in(tmp_path) == numbers_in(tmp_path / "at once")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seed": 5},
+        {"learning_rates": [2e-2]},
+        {"definitive": {**STAGE, "batches": 60, "runs": 4}},
+        {"definitive": {**STAGE, "runs": 3}},
+        {"methods": ["gcpg+b"], "baseline_learning_rates": [1e-2]},
+    ],
+)
+def test_the_checkpoint_of_another_piece_is_not_used(tmp_path: Path, changes: dict[str, Any]) -> None:
+    """No run is finished, so the settings may still change."""
+    interrupt(only_hpg(), tmp_path, interrupting(20))
+    assert ticks_of(only_hpg(**changes), tmp_path)[0] == 0
+    run_study(only_hpg(**changes), tmp_path / "at once")
+    assert numbers_in(tmp_path)["evaluations"] == numbers_in(tmp_path / "at once")["evaluations"]
+
+
+def test_a_map_that_has_changed_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "map.txt").write_text("S..\n...\n")
+    study = only_hpg(environments=[f"grid:{tmp_path / 'map.txt'}"])
+    (plan,) = study.plans
+    with ResultsFile.open(tmp_path / RESULTS, create=True) as file:
+        file.write_plans({plan.cell: plan.to_json()})
+        file.write_runs([example_run(cell=plan.cell, origin=file.write_origin({}))])
+    admit(study, results_in(tmp_path), tmp_path)
+    (tmp_path / "map.txt").write_text("...\n..S\n")
+    changed = only_hpg(environments=[plan.environment])
+    message = refusal(lambda: run_study(changed, tmp_path))
+    assert message == f"'{tmp_path}' already holds {plan.cell.name} with another map: choose another output folder."
+
+
+def test_a_run_that_fails_is_recorded_and_the_rest_goes_on(tmp_path: Path) -> None:
+    results = run_study(small_study(methods=["hpg"], learning_rates=[1e-2, HUGE]), tmp_path)
+    failed = [run for run in results.runs if run.failure]
+    assert [run.key for run in failed] == [("search", HUGE, 0.0, 1_000_000), ("search", HUGE, 0.0, 1_000_001)]
+    for run in failed:
+        assert run.failure is not None
+        assert run.failure.sentence in CAUSES[1:]
+        assert 0 <= run.failure.batch <= 40
+        known = np.isfinite(run.mean_returns)
+        np.testing.assert_array_equal(known, run.batches <= run.failure.batch)
+        assert np.isnan(run.average_performance)
+    assert {run.key.learning_rate for run in results.of(HPG, DEFINITIVE)} == {1e-2}
+    assert np.isfinite([run.average_performance for run in results.of(HPG, DEFINITIVE)]).all()
+
+
+def test_where_every_run_fails_the_study_still_ends(tmp_path: Path) -> None:
+    results = run_study(only_hpg(learning_rates=[HUGE]), tmp_path)
+    assert [run.failure is not None for run in results.runs] == [True] * 4
+    assert not (tmp_path / POLICIES).exists()
+
+
+def raise_for(method: str, after: int | None) -> Callable[..., Iterator]:
+    """Training that raises for a method: at once, or after some evaluations."""
+
+    def training(environment: Any, settings: Any, *rest: Any) -> Iterator:
+        for number, snapshot in enumerate(study_run_training(environment, settings, *rest)):
+            if settings.method == method and number == after:
+                raise RuntimeError("the cat sat\non the keyboard")
+            yield snapshot
+
+    def at_once(environment: Any, settings: Any, *rest: Any) -> Iterator:
+        if settings.method == method:
+            raise ValueError
+        return study_run_training(environment, settings, *rest)
+
+    return at_once if after is None else training
+
+
+study_run_training = study_run.training
+
+
+@pytest.mark.parametrize(
+    ("after", "cause"), [(None, Cause(-1, "ValueError: ")), (2, Cause(-1, "RuntimeError: the cat sat"))]
+)
+def test_an_exception_is_recorded_the_rest_goes_on_and_retry_runs_it_again(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int | None, cause: Cause
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(study_run, "training", raise_for("hpg", after))
+        results = run_study(small_study(), tmp_path)
+    assert {run.failure for run in results.of(HPG)} == {cause}
+    assert all(len(run.batches) == 0 and not run.records for run in results.of(HPG))
+    assert len(results.of(HPG)) == 8
+    assert {run.failure for run in results.of(BASELINE)} == {None}
+    assert ticks_of(small_study(), tmp_path) == []
+    before = by_key(results)
+    run_study(small_study(), tmp_path, retry=True)
+    assert numbers_in(tmp_path) == numbers_in(finished)
+    kept = {key: run.seconds for key, run in by_key(results_in(tmp_path)).items() if run.cell == BASELINE}
+    assert kept == {key: run.seconds for key, run in before.items() if run.cell == BASELINE}
+
+
+@pytest.mark.parametrize(
+    ("changes", "difference"),
+    [
+        ({"seed": 1}, "seed 0, not 1"),
+        ({"hidden_layers": [16, 16]}, "agent.hidden_layers (16,), not (16, 16)"),
+        ({"search": {**STAGE, "runs": 3}}, "search.runs 2, not 3"),
+        ({"definitive": {**STAGE, "batches": 80}}, "definitive.batches 40, not 80"),
+        ({"learning_rates": [1e-3]}, "learning_rates (0.001, 0.01), not (0.001,)"),
+        ({"search": {**STAGE, "strategy": "halving"}}, "strategy grid, not halving"),
+    ],
+)
+def test_a_cell_with_results_keeps_its_settings(copied: Path, changes: dict[str, Any], difference: str) -> None:
+    before = (copied / RESULTS).read_bytes()
+    message = refusal(lambda: run_study(small_study(**changes), copied))
+    assert message == f"'{copied}' already holds {HPG.name} with {difference}: choose another output folder."
+    assert (copied / RESULTS).read_bytes() == before
+
+
+def test_a_damaged_policy_is_replaced(copied: Path) -> None:
+    plan = small_plan(definitive={**STAGE, "runs": 5})
+    truncate(copied / POLICIES / f"{HPG.name}.npz")
+    run_study(Study("small", (plan,)), copied)
+    assert load_checkpoint(copied / POLICIES / f"{HPG.name}.npz")[1]["key"][3] == 4

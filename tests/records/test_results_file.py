@@ -1,0 +1,184 @@
+"""The results file: exact, all or nothing, and clear about what is wrong with it."""
+
+import json
+import random
+import sqlite3
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_results import CELL, example_file, example_run, read, refusal, write
+
+from hindsight.records import results
+from hindsight.records.results import DEFINITIVE, FORMAT, RESULTS, Cause, Cell, FinishedRun, ResultsFile, RunKey
+
+NAN = float("nan")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / RESULTS
+
+
+@pytest.fixture
+def filled(path: Path) -> Path:
+    """A file with three runs."""
+    return example_file(path)
+
+
+def assert_same_run(left: FinishedRun, right: FinishedRun) -> None:
+    for name in ("cell", "key", "settings", "seconds", "failure", "origin"):
+        assert getattr(left, name) == getattr(right, name), name
+    for name in ("batches", "episodes", "mean_returns", "success_rates"):
+        np.testing.assert_array_equal(getattr(left, name), getattr(right, name), err_msg=name)
+    assert left.records.keys() == right.records.keys()
+    for name, array in left.records.items():
+        assert right.records[name].shape == array.shape
+        np.testing.assert_array_equal(right.records[name], array, err_msg=name)
+
+
+@st.composite
+def any_run(draw: st.DrawFn, seed: int) -> FinishedRun:
+    """Any run: long or short, finished, failed on the way, or ended by an exception."""
+    number = st.floats(allow_nan=False)
+    batches = np.array(sorted(draw(st.sets(st.integers(0, 10**9), max_size=5))), dtype=np.int64)
+    returns, rates = (np.array(draw(st.lists(number, min_size=len(batches), max_size=len(batches)))) for _ in range(2))
+    failure = draw(st.none() | st.builds(Cause, st.integers(-1, 10**9), st.text()))
+    if failure:
+        returns[batches > failure.batch] = rates[batches > failure.batch] = NAN
+    whole = st.integers(-(2**63), 2**63 - 1)
+    shapes = draw(st.dictionaries(st.text(), st.lists(st.integers(0, 3), max_size=3), max_size=2))
+    records = {
+        name: np.array(draw(st.lists(whole, min_size=(size := int(np.prod(shape))), max_size=size)), np.int64).reshape(
+            shape
+        )
+        for name, shape in shapes.items()
+    }
+    stage = draw(st.sampled_from(["search", "search 2", DEFINITIVE]))
+    return example_run(
+        seed,
+        cell=Cell(draw(st.text()), draw(st.integers(1, 2**31)), draw(st.text())),
+        key=RunKey(stage, draw(number), draw(number), seed),
+        settings=draw(st.dictionaries(st.text(), st.none() | number | st.text() | st.integers(), max_size=3)),
+        batches=batches,
+        episodes=batches * 2,
+        mean_returns=returns.astype(np.float64),
+        success_rates=rates.astype(np.float64),
+        seconds=draw(st.floats(0, 1e9)),
+        failure=failure,
+        records=records,
+    )
+
+
+@given(st.integers(0, 3).flatmap(lambda runs: st.tuples(*(any_run(seed) for seed in range(runs)))))
+def test_what_is_written_comes_back_exactly(runs: tuple[FinishedRun, ...]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        with ResultsFile.open(Path(folder) / RESULTS, create=True) as file:
+            file.write_origin({})
+            file.write_runs(runs)
+        again = read(Path(folder) / RESULTS).runs
+    assert len(again) == len(runs)
+    for run in runs:
+        (found,) = [other for other in again if other.key.seed == run.key.seed]
+        assert_same_run(found, run)
+
+
+def test_facts_plans_and_origins_come_back_in_order(path: Path) -> None:
+    others = [Cell("b", 2, "hpg"), Cell("a", 16, "gcpg"), Cell("a", 2, "gcpg")]
+    with ResultsFile.open(path, create=True) as file:
+        file.write_facts({"name": "first", "rates": [1e-5, None]})
+        file.write_facts({"name": "second"})
+        file.write_plans({cell: {"seed": number} for number, cell in enumerate(others)})
+        file.write_plans({others[1]: {"seed": 9}, CELL: {"seed": 3}})
+        numbers = [file.write_origin({"jax": version}) for version in ("1", "2", "1")]
+    found = read(path)
+    assert found.facts == {"format": FORMAT, "name": "second", "rates": [1e-5, None]}
+    assert list(found.plans.items()) == [
+        (others[0], {"seed": 0}),
+        (others[1], {"seed": 9}),
+        (others[2], {"seed": 2}),
+        (CELL, {"seed": 3}),
+    ]
+    assert numbers[0] == numbers[2] != numbers[1]
+    assert [found.origins[number]["jax"] for number in numbers] == ["1", "2", "1"]
+
+
+def test_runs_come_sorted_whatever_the_order_in_which_they_were_written(path: Path) -> None:
+    runs = [example_run(seed, stage) for seed in range(3) for stage in ("search", DEFINITIVE)]
+    random.Random(0).shuffle(runs)
+    with ResultsFile.open(path, create=True) as file:
+        file.write_origin({})
+        for run in runs:
+            file.write_runs([run])
+    found = read(path)
+    assert [run.key for run in found.runs] == sorted(run.key for run in runs)
+    assert [run.key.seed for run in found.of(CELL, "search")] == [0, 1, 2]
+    assert len(found.of(CELL)) == 6
+    assert found.of(Cell("other", 8, "hpg")) == []
+
+
+def test_average_performance() -> None:
+    assert example_run().average_performance == pytest.approx(2 / 3)
+    assert np.isnan(example_run(failure=Cause(3, "it diverged")).average_performance)
+
+
+def test_a_run_cannot_be_written_twice_and_nothing_beside_it_is(filled: Path) -> None:
+    before = filled.read_bytes()
+    message = refusal(lambda: write(filled, [example_run(7), example_run(1, seconds=9.0)]))
+    assert message.startswith(f"Could not write '{filled}': a run of it is there already (")
+    assert [run.key.seed for run in read(filled).runs] == [0, 1, 2]
+    assert filled.read_bytes() == before
+    assert [path.name for path in filled.parent.iterdir()] == [RESULTS]
+
+
+def test_only_runs_that_raised_are_forgotten(filled: Path) -> None:
+    raised = example_run(8, failure=Cause(-1, "ValueError: no"), records={"ratios": np.ones(2, int)})
+    write(filled, [raised, example_run(9, failure=Cause(0, "it diverged"))])
+    with ResultsFile.open(filled) as file:
+        assert file.remove_runs_that_raised() == 1
+        assert file.remove_runs_that_raised() == 0
+    assert [run.key.seed for run in read(filled).runs] == [0, 1, 2, 9]
+    write(filled, [raised])
+    assert len(read(filled).runs) == 5
+
+
+def test_a_reader_sees_only_what_is_committed(filled: Path) -> None:
+    writer = sqlite3.connect(filled, isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
+    writer.execute("DELETE FROM evaluations")
+    writer.execute("DELETE FROM records")
+    assert [len(run.batches) for run in read(filled).runs] == [5, 5, 5]
+    writer.close()
+    assert [len(run.batches) for run in read(filled).runs] == [5, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("format_found", "reason"),
+    [(FORMAT + 1, "a newer hindsight wrote it; install that one"), ("x", "no hindsight wrote that")],
+)
+def test_other_formats_are_refused(filled: Path, format_found: object, reason: str) -> None:
+    with sqlite3.connect(filled) as connection:
+        connection.execute("UPDATE facts SET value = ? WHERE name = 'format'", (json.dumps(format_found),))
+    connection.close()
+    message = f"'{filled}' has format {format_found}, but this hindsight reads {FORMAT}: {reason}."
+    assert refusal(lambda: read(filled)) == message
+    assert refusal(lambda: write(filled, [])) == message
+
+
+def test_a_file_has_its_tables_from_its_first_moment(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill before it gets its name leaves nothing, and so a folder to begin in."""
+
+    def interrupt(path: Path, content: bytes) -> None:
+        assert content.startswith(b"SQLite format 3")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(results, "write_atomically", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            write(path, [])
+    assert not path.exists()
+    write(path, [])
+    assert read(path).runs == []
