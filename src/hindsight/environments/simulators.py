@@ -1,7 +1,10 @@
 """What a hosted environment must say of itself: an ordinary Python object that plays one episode at a time."""
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,7 +32,7 @@ class Simulator(ABC):
 
     @abstractmethod
     def sample_goal(self, seed: int) -> np.ndarray:
-        """Draw the goal to pursue in the episode that `reset` with the same seed has just begun."""
+        """Draw the goal to pursue in the episode that `reset` has just begun."""
 
     @abstractmethod
     def step(self, action: np.ndarray) -> Observed:
@@ -42,3 +45,19 @@ class Simulator(ABC):
     @abstractmethod
     def close(self) -> None:
         """Let go of what it holds."""
+
+
+@dataclass(frozen=True)
+class SimulatorSource:
+    """How to make a simulator in another process: a function by its module and name, and its options."""
+
+    module: str
+    function: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def build(self) -> Simulator:
+        """Make a simulator."""
+        return getattr(import_module(self.module), self.function)(**self.options)
+
+    def __str__(self) -> str:
+        return self.function
