@@ -50,7 +50,8 @@ class ImageTrunk(eqx.Module):
         padded = jnp.pad(pictures, ((0, -rows % tile), *((0, 0),) * 3))
         tiles = padded.reshape(-1, tile, *self.shape)
         # Each tile is computed again on the way back: its patches are many times larger than the pictures.
-        return jax.lax.map(jax.checkpoint(self._encode_tile), tiles).reshape(-1, self.bias.shape[0])[:rows]
+        encode_tile = jax.checkpoint(ImageTrunk._encode_tile)
+        return jax.lax.map(lambda one: encode_tile(self, one), tiles).reshape(-1, self.bias.shape[0])[:rows]
 
     def _encode_tile(self, pictures: Shaped[Array, "row height width depth"]) -> Float[Array, "row hidden"]:
         maps = pictures.astype(jnp.float32) / 255

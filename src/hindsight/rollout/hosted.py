@@ -92,7 +92,8 @@ def _play_together(
     shown.write(slots, 0)
     for time in range(environment.horizon - 1):
         action_key = jax.random.split(jax.random.fold_in(step_key, time))[0]
-        chosen = explore(record.observations[:, time], record.goals, jnp.int32(time), action_key)
+        shown_now = jnp.asarray(record.observations[:, time])
+        chosen = explore(shown_now, jnp.asarray(record.goals), jnp.int32(time), action_key)
         actions, log_probabilities = (np.asarray(each)[episodes] for each in chosen)
         now = np.flatnonzero(live)
         pool.step(slots[now], actions[now])
