@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ from jaxtyping import Array
 from hindsight.environments.bit_flipping import BitFlipping
 from hindsight.environments.hosted import HostedEnvironment
 from hindsight.environments.simulators import Observed, Simulator, SimulatorSource
+from hindsight.environments.task import HostedTask
 
 
 class BitsSimulator(Simulator):
@@ -58,38 +60,38 @@ def misbehave(trouble: str) -> None:
     raise RuntimeError("the joint broke")
 
 
-class HostedBits(HostedEnvironment):
+@dataclass(frozen=True)
+class BitsTask(HostedTask):
     """The same task as `BitFlipping`, played by simulators."""
 
     compiled: BitFlipping
-    horizon: int
-    action_count: int
-    options: tuple[tuple[str, Any], ...]
-
-    def __init__(self, bits: int, **options: Any):
-        self.compiled = BitFlipping(bits)
-        self.horizon, self.action_count = self.compiled.horizon, self.compiled.action_count
-        self.options = tuple(options.items())
+    options: tuple[tuple[str, Any], ...] = ()
+    name: str = "bits"
+    observation_type: str = "float32"
+    action_size: None = None
 
     @property
-    def simulator(self) -> SimulatorSource:
-        return SimulatorSource(__name__, "BitsSimulator", {"bits": self.compiled.bits, **dict(self.options)})
+    def horizon(self) -> int:  # type: ignore[override]
+        return self.compiled.horizon
 
     @property
-    def observation_shape(self) -> tuple[int, ...]:
-        return (self.compiled.bits,)
+    def action_count(self) -> int:  # type: ignore[override]
+        return self.compiled.action_count
 
     @property
-    def goal_shape(self) -> tuple[int, ...]:
-        return (self.compiled.bits,)
-
-    @property
-    def goal_count(self) -> int:
+    def goal_count(self) -> int:  # type: ignore[override]
         return self.compiled.goal_count
 
     @property
-    def state_limit(self) -> int | None:
-        return self.compiled.state_limit
+    def observation_shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        return (self.compiled.bits,)
+
+    @property
+    def goal_shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        return (self.compiled.bits,)
+
+    def source(self, pictures: bool = False) -> SimulatorSource:
+        return SimulatorSource(__name__, "BitsSimulator", {"bits": self.compiled.bits, **dict(self.options)})
 
     def goal_probability(self, goal: Array) -> Array:
         return self.compiled.goal_probability(goal)
@@ -99,3 +101,7 @@ class HostedBits(HostedEnvironment):
 
     def reward(self, achieved: Array, goal: Array, time: Array) -> Array:
         return self.compiled.reward(achieved, goal, time)
+
+
+def hosted_bits(bits: int, **options: Any) -> HostedEnvironment:
+    return HostedEnvironment(BitsTask(BitFlipping(bits), tuple(options.items())))

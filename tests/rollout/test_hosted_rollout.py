@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from reference.hosted_bits import HostedBits
+from reference.hosted_bits import hosted_bits
 
 from hindsight.agents.interface import LearningRates
 from hindsight.core.episodes import Episodes
@@ -41,9 +41,9 @@ def agent_and_state() -> tuple:
 def hosted_episodes(agent_and_state: tuple, workers: int, **trouble: str) -> tuple[Episodes, list[str]]:
     agent, state = agent_and_state
     notices: list[str] = []
-    environment = HostedBits(BITS, **trouble)
+    environment = hosted_bits(BITS, **trouble)
     explore = functools.partial(jax.jit(agent.explore), state)
-    with WorkerPool(environment.simulator, layout_of(environment), 6, workers, notices.append, 5.0) as pool:
+    with WorkerPool(environment.simulator(), layout_of(environment), 6, workers, notices.append, 5.0) as pool:
         return collect_hosted(environment, pool, explore, 6, KEY), notices
 
 
@@ -76,7 +76,7 @@ def test_same_episodes_as_compiled_whatever_the_number_of_workers(agent_and_stat
 def test_same_gradient_as_compiled(agent_and_state: tuple) -> None:
     agent, state = agent_and_state
     rates = LearningRates(jnp.float32(1e-3), jnp.float32(1e-3))
-    hosted = make_agent(HostedBits(BITS), SETTINGS)
+    hosted = make_agent(hosted_bits(BITS), SETTINGS)
     ours, _ = hosted_episodes(agent_and_state, 0)
     mine, _ = jax.jit(hosted.update)(state, ours, rates, KEY)
     theirs, _ = jax.jit(agent.update)(state, compiled_episodes(agent_and_state), rates, KEY)
@@ -89,7 +89,7 @@ def test_same_gradient_as_compiled(agent_and_state: tuple) -> None:
 
 def test_same_greedy_returns_as_compiled(agent_and_state: tuple) -> None:
     agent, state = agent_and_state
-    environment = HostedBits(BITS)
+    environment = hosted_bits(BITS)
     with open_pool(environment, 3, 0) as pool:
         ours = play_hosted(environment, pool, functools.partial(jax.jit(agent.exploit), state), 20, KEY)
     theirs = jax.jit(lambda: play(BitFlipping(BITS), functools.partial(agent.exploit, state), 20, KEY))()
@@ -119,7 +119,7 @@ def test_an_environment_that_raises_is_one_sentence(agent_and_state: tuple, tmp_
 
 
 def test_training_resumes_to_the_same_bytes() -> None:
-    environment = HostedBits(BITS)
+    environment = hosted_bits(BITS)
     whole = list(training(environment, SETTINGS))
     assert [snapshot.batch for snapshot in whole] == [0, 2, 4]
     *_, resumed = training(environment, SETTINGS, snapshot=whole[1])
@@ -131,10 +131,10 @@ def test_training_resumes_to_the_same_bytes() -> None:
 PARENT = """
 import sys, time
 import numpy as np
-from reference.hosted_bits import HostedBits
+from reference.hosted_bits import hosted_bits
 from hindsight.rollout.hosted import open_pool
 if __name__ == "__main__":
-    pool = open_pool(HostedBits(3), 2, 2)
+    pool = open_pool(hosted_bits(3), 2, 2)
     pool.begin([0, 1], np.zeros((2, 2), np.uint64))
     print(*[worker.process.pid for worker in pool._workers], flush=True)
     time.sleep(600)

@@ -25,9 +25,7 @@ def open_pool(
     environment: HostedEnvironment, slots: int, workers: int, notice: Callable[[str], None] = lambda sentence: None
 ) -> WorkerPool:
     """A pool in which so many episodes of the environment are played at a time."""
-    if not environment.workers:
-        slots, workers = 1, 0
-    return WorkerPool(environment.simulator, layout_of(environment), slots, workers, notice)
+    return WorkerPool(environment.simulator(), layout_of(environment), slots, workers, notice)
 
 
 def episode_seeds(key: Key[Array, ""], episodes: int) -> tuple[np.ndarray, Key[Array, ""]]:
