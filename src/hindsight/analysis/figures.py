@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import matplotlib
@@ -21,14 +22,31 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 STYLES: tuple[Any, ...] = ("solid", (0, (6, 2)), (0, (6, 2, 1.5, 2)), (0, (3, 1.5)), (0, (9, 2, 1.5, 2, 1.5, 2)))
 INK = "#333333"
 FAINT = "#8A8A8A"
+LONGEST_NAME = 28
+"""Letters of a name beside the axes."""
 
 
-def learning_curves(curves: Mapping[str, Curve], title: str, best_return: float | None) -> Figure:
-    """Average return against training batches, with each curve's 95 % interval shaded."""
+@dataclass(frozen=True)
+class Look:
+    """How everything of one name is drawn, so that it is known again in another figure."""
+
+    colour: str
+    style: Any
+    marker: str = ""
+
+
+def learning_curves(
+    curves: Mapping[str, Curve], title: str, best_return: float | None, looks: Mapping[str, Look] | None = None
+) -> Figure:
+    """Average return against training batches, with each curve's 95 % interval shaded.
+
+    Without `looks`, curves take colours and line styles in their order.
+    """
     figure = new_figure((8.6, 4.2))
     axes = figure.add_subplot()
     for index, (name, curve) in enumerate(curves.items()):
-        _draw_curve(axes, name, curve, index)
+        look = looks[name] if looks else Look(COLOURS[index % len(COLOURS)], STYLES[index % len(STYLES)])
+        _draw_curve(axes, name, curve, look, index)
     if best_return is not None:
         axes.axhline(best_return, color=FAINT, linestyle="dotted", linewidth=1.6, label="best possible", zorder=1)
     _dress(axes, title)
@@ -52,18 +70,26 @@ def figure_bytes(figure: Figure, format: Format = "png") -> bytes:
     return buffer.getvalue()
 
 
-def _draw_curve(axes: Axes, name: str, curve: Curve, index: int) -> None:
-    colour = COLOURS[index % len(COLOURS)]
-    style = STYLES[index % len(STYLES)]
-    axes.fill_between(curve.batches, curve.low, curve.high, color=colour, alpha=0.16, linewidth=0, zorder=2)
+def plain_text(text: str, longest: int = 80) -> str:
+    """Text with room for the picture beside it, in which dollar signs are dollar signs, not the ends of a formula."""
+    short = text if len(text) <= longest else f"{text[: longest - 1]}…"
+    return short.replace("$", r"\$")
+
+
+def _draw_curve(axes: Axes, name: str, curve: Curve, look: Look, index: int) -> None:
+    axes.fill_between(curve.batches, curve.low, curve.high, color=look.colour, alpha=0.16, linewidth=0, zorder=2)
+    points = len(curve.batches)
+    between = max(1, points // 8)  # a few markers on each curve, and not where the other curves have theirs
     axes.plot(
         curve.batches,
         curve.mean,
-        color=colour,
-        linestyle=style,
+        color=look.colour,
+        linestyle=look.style,
         linewidth=1.9,
-        marker="o" if len(curve.batches) == 1 else None,  # a line through one point is invisible
-        label=f"{name} ({_count(curve.runs)})",
+        marker=look.marker or ("o" if points == 1 else None),  # a line through one point is invisible
+        markevery=(2 * index % between, between),
+        markersize=5.5,
+        label=f"{plain_text(name, LONGEST_NAME)} ({_count(curve.runs)})",
         zorder=3,
     )
 
@@ -75,7 +101,7 @@ def _count(runs: int) -> str:
 
 
 def _dress(axes: Axes, title: str) -> None:
-    axes.set_title(title, loc="left", color=INK, fontsize=12, fontweight="bold", pad=10)
+    axes.set_title(plain_text(title), loc="left", color=INK, fontsize=12, fontweight="bold", pad=10)
     axes.set_xlabel("training batches", color=INK)
     axes.set_ylabel("average return", color=INK)
     axes.margins(x=0)

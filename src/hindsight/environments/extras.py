@@ -24,7 +24,13 @@ def import_robotics() -> ModuleType:
     """Gymnasium's robots and mazes on MuJoCo; importing them registers their names with Gymnasium."""
     choose_renderer()
     missing = "FetchPush needs gymnasium-robotics and mujoco: pip install 'hindsight[robotics]'."
-    _import("mujoco", missing)
+    try:
+        _import("mujoco", missing)
+    except (AttributeError, RuntimeError) as error:  # It loads the renderer that MUJOCO_GL names.
+        chosen = os.environ.get("MUJOCO_GL", "")
+        raise HindsightError(
+            f"MuJoCo cannot be loaded with MUJOCO_GL={chosen} ({error}): try egl, osmesa or glfw."
+        ) from error
     # It prints news about other environments when imported.
     with contextlib.redirect_stderr(io.StringIO()):
         return _import("gymnasium_robotics", missing)

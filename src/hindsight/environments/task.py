@@ -1,7 +1,6 @@
 """What a learner must know of a hosted environment: plain data and pure functions.
 
-A compiled environment is one object; a hosted one is two. The `HostedTask` describes it; a `Simulator` holds an
-emulator or a
+A compiled environment is one object; a hosted one is two. The task describes it; a `Simulator` holds an emulator or a
 physics engine and plays one episode at a time.
 """
 

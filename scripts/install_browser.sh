@@ -1,0 +1,33 @@
+#!/bin/sh
+# Debian's chromium, in which the tests open reports. Says nothing when it is there already.
+set -eu
+
+if command -v chromium >/dev/null 2>&1; then exit 0; fi
+packages="chromium"
+
+commands="apt-get update && apt-get install --yes --no-install-recommends $packages"
+
+if ! command -v apt-get >/dev/null 2>&1; then
+    echo "The tests of reports need chromium, and this system has no apt-get to install it with." >&2
+    echo "Install it your system's way, so that 'chromium' is on the PATH." >&2
+    exit 1
+fi
+
+if [ "$(id -u)" = 0 ]; then
+    privileged=""
+elif command -v sudo >/dev/null 2>&1; then
+    privileged="sudo"
+else
+    echo "Installing $packages needs administrator rights, and there is no sudo here. As root, run:" >&2
+    echo "    $commands" >&2
+    exit 1
+fi
+
+echo "Installing $packages." >&2
+# env, because sudo drops variables that are set before it.
+if ! { $privileged apt-get update -qq &&
+    $privileged env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends -qq $packages; }; then
+    echo "Could not install $packages. With administrator rights, run:" >&2
+    echo "    $commands" >&2
+    exit 1
+fi

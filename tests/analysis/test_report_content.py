@@ -1,0 +1,60 @@
+"""The small tables and sentences of a report."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from reference.studies import synthetic_study
+
+from hindsight.analysis.report_content import (
+    cell_settings_table,
+    common_settings_table,
+    headline_table,
+    origins_table,
+    runs_behind,
+    shortcomings,
+)
+from hindsight.analysis.summaries import missing, performance
+from hindsight.records.results import Cell
+
+STUDY = synthetic_study(methods=("gcpg", "hpg"), batch_sizes=(2,))
+
+
+def no_paper(environment: str, method: str, batch_size: int) -> None:
+    return None
+
+
+def test_settings_are_split_into_shared_and_own() -> None:
+    first, second = Cell("maze", 2, "hpg"), Cell("maze", 2, "hpg+b")
+    plans: Mapping[Cell, Mapping[str, Any]] = {
+        first: {"definitive": {"runs": 5, "batches": 100}, "strategy": "grid", "goals": None, "rates": [0.1, 1e-05]},
+        second: {"definitive": {"runs": 9, "batches": 100}, "strategy": "halving", "goals": None, "rates": []},
+    }
+    assert common_settings_table(plans).rows == (("definitive batches", "100"), ("goals", None))
+    own = cell_settings_table(plans)
+    assert [(column.header, column.kind) for column in own.columns[3:]] == [
+        ("definitive runs", "count"),
+        ("strategy", "text"),
+        ("rates", "text"),
+    ]
+    assert own.rows == ((*first, 5, "grid", "0.1, 1e-05"), (*second, 9, "halving", None))
+    assert common_settings_table({}).rows == cell_settings_table({}).rows == ()
+
+
+def test_origins_have_a_column_each() -> None:
+    two = replace(STUDY, origins={1: {"jax": "0.10", "code": {"commit": "abc"}}, 2: {"jax": "0.11"}})
+    table = origins_table(two)
+    assert [column.header for column in table.columns] == ["what", "origin 1", "origin 2"]
+    assert table.rows[1:] == (("jax", "0.10", "0.11"), ("code commit", "abc", None))
+    assert table.rows[0] == ("runs made", str(len(STUDY.runs)), "0")
+
+
+def test_runs_of_several_places_are_summed_up() -> None:
+    rows = performance(STUDY, no_paper)
+    assert runs_behind(rows) == "23 of 24 planned runs finished (1 failed)."
+    assert shortcomings(missing(synthetic_study(failures=False))) == []
+
+
+def test_headline_of_methods_that_are_not_everywhere() -> None:
+    rows = [row for row in performance(STUDY, no_paper) if row.cell[::2] != ("four-rooms", "gcpg")]
+    assert headline_table(rows).rows[1][2] is None
