@@ -207,9 +207,7 @@ def list_transitions(
         drawn = jnp.argmax(jnp.cumsum(candidates, axis=1)[:, None, :] > numbers[:, :, None], axis=2)
         still_open = jnp.any(candidates, axis=1)[:, None] & (times[:, None] < decisions[drawn])
         goals, listed = goals + list(drawn.T), listed + list(still_open.T)
-    all_times, all_goals, all_listed = (
-        jnp.concatenate(parts) for parts in ([times] * len(goals), goals, listed)
-    )
+    all_times, all_goals, all_listed = (jnp.concatenate(parts) for parts in ([times] * len(goals), goals, listed))
     # False sorts first, so that those listed stand in front, in their order.
     order = jnp.argsort(~all_listed, stable=True)
     return all_times[order], all_goals[order], jnp.sum(all_listed)
@@ -251,9 +249,7 @@ def directory(replay: Replay, capacity: int) -> Directory:
     return Directory(ends, jnp.max(jnp.where(ends <= capacity, ends, 0)))
 
 
-def look_up(
-    environment: Environment, replay: Replay, where: Directory, numbers: Int[Array, " row"]
-) -> Transitions:
+def look_up(environment: Environment, replay: Replay, where: Directory, numbers: Int[Array, " row"]) -> Transitions:
     """The transitions with these numbers, all below the directory's size."""
     slots = replay.counts.shape[0]
     age = jnp.searchsorted(where.ends, numbers, side="right")
