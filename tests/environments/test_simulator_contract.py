@@ -11,7 +11,7 @@ import pytest
 from hindsight.core.errors import HindsightError
 from hindsight.environments.extras import choose_renderer
 from hindsight.environments.simulators import Observed, Simulator
-from hindsight.environments.task import Task
+from hindsight.environments.task import HostedTask
 
 choose_renderer()
 pytest.importorskip("ale_py")
@@ -29,7 +29,7 @@ STEPS = 7
 class Subject:
     """A task with two of its simulators."""
 
-    task: Task
+    task: HostedTask
     simulator: Simulator
     other: Simulator
     draws: bool
@@ -41,7 +41,7 @@ class Subject:
         return generator.uniform(-1, 1, (STEPS, self.task.action_size))
 
 
-TASKS: dict[str, Callable[[], Task]] = {
+TASKS: dict[str, Callable[[], HostedTask]] = {
     "ms-pacman": MsPacmanTask,
     "fetch-push": FetchPushTask,
     "fetch-reach": lambda: gymnasium_task("FetchReach-v4"),

@@ -9,38 +9,38 @@ from jaxtyping import Array, Bool, Float, Key
 from hindsight.agents.distinct import distinct_rows
 from hindsight.core.episodes import Episodes
 from hindsight.core.goals import GoalSet
-from hindsight.environments.interface import Environment
+from hindsight.environments.interface import Task
 
 
-def active_goals(environment: Environment, episodes: Episodes, cap: int | None, key: Key[Array, ""]) -> GoalSet:
+def active_goals(task: Task, episodes: Episodes, cap: int | None, key: Key[Array, ""]) -> GoalSet:
     """The distinct goals with p(g) > 0 that the episodes of a batch reached, pooled.
 
     With a cap, each episode puts forward at most that many of its own, drawn uniformly without replacement.
     """
-    batch_size, times = episodes.actions.shape
+    batch_size, times = episodes.actions.shape[:2]
     achieved = episodes.achieved_goals[:, 1:]
-    probabilities = jax.vmap(jax.vmap(environment.goal_probability))(achieved)
+    probabilities = jax.vmap(jax.vmap(task.goal_probability))(achieved)
     chosen = episodes.taken & (probabilities > 0)
     if cap is not None and cap < times:
         chosen = _draw(achieved, chosen, cap, key)
-    limit = _limit(environment, batch_size, times if cap is None else min(cap, times))
+    limit = _limit(task, batch_size, times if cap is None else min(cap, times))
     pooled = distinct_rows(achieved.reshape(batch_size * times, -1), chosen.ravel(), limit)
     goals = pooled.rows.reshape(limit, *achieved.shape[2:])
     return GoalSet(
         goals=goals,
-        probabilities=jnp.where(pooled.present, jax.vmap(environment.goal_probability)(goals), 0),
+        probabilities=jnp.where(pooled.present, jax.vmap(task.goal_probability)(goals), 0),
         present=pooled.present,
     )
 
 
-def pursued_goals(environment: Environment, episodes: Episodes) -> GoalSet:
+def pursued_goals(task: Task, episodes: Episodes) -> GoalSet:
     """The pursued goal of each episode, as a goal set with one goal for each episode."""
     goals = episodes.pursued_goals
-    return GoalSet(goals, jax.vmap(environment.goal_probability)(goals), jnp.ones(goals.shape[0], bool))
+    return GoalSet(goals, jax.vmap(task.goal_probability)(goals), jnp.ones(goals.shape[0], bool))
 
 
 def rewards_of_goals(
-    environment: Environment, episodes: Episodes, goals: GoalSet
+    task: Task, episodes: Episodes, goals: GoalSet
 ) -> tuple[Float[Array, "goal episode time"], Bool[Array, "goal episode time"]]:
     """The reward of each action under each goal, and which actions are decisions under that goal.
 
@@ -48,7 +48,7 @@ def rewards_of_goals(
     """
 
     def under_goal(goal: Array) -> tuple[Array, Array]:
-        judge = functools.partial(_rewards, environment, goal)
+        judge = functools.partial(_rewards, task, goal)
         return jax.vmap(judge)(episodes.achieved_goals[:, 1:], episodes.taken)
 
     rewards, decides = jax.vmap(under_goal)(goals.goals)
@@ -56,19 +56,17 @@ def rewards_of_goals(
     return jnp.where(present, rewards, 0), decides & present
 
 
-def own_rewards(
-    environment: Environment, episodes: Episodes
-) -> tuple[Float[Array, "episode time"], Bool[Array, "episode time"]]:
+def own_rewards(task: Task, episodes: Episodes) -> tuple[Float[Array, "episode time"], Bool[Array, "episode time"]]:
     """The same for each episode under the goal that it pursued."""
-    judge = jax.vmap(functools.partial(_rewards, environment))
+    judge = jax.vmap(functools.partial(_rewards, task))
     return judge(episodes.pursued_goals, episodes.achieved_goals[:, 1:], episodes.taken)
 
 
-def _rewards(environment: Environment, goal: Array, achieved: Array, taken: Array) -> tuple[Array, Array]:
+def _rewards(task: Task, goal: Array, achieved: Array, taken: Array) -> tuple[Array, Array]:
     """Rewards and decisions of one episode under one goal."""
     times = jnp.arange(1, len(taken) + 1)
-    reached = jax.vmap(environment.reached, in_axes=(0, None))(achieved, goal)
-    rewards = jax.vmap(environment.reward, in_axes=(0, None, 0))(achieved, goal, times)
+    reached = jax.vmap(task.reached, in_axes=(0, None))(achieved, goal)
+    rewards = jax.vmap(task.reward, in_axes=(0, None, 0))(achieved, goal, times)
     first = jnp.where(jnp.any(reached), jnp.argmax(reached) + 1, len(taken))
     decides = taken & (times <= first)
     return jnp.where(decides, rewards, 0), decides
@@ -87,6 +85,6 @@ def _draw(achieved: Array, chosen: Array, cap: int, key: Key[Array, ""]) -> Bool
     return fresh & jnp.any(jax.nn.one_hot(drawn, times, dtype=bool), axis=1)
 
 
-def _limit(environment: Environment, batch_size: int, per_episode: int) -> int:
+def _limit(task: Task, batch_size: int, per_episode: int) -> int:
     most = batch_size * per_episode
-    return most if environment.state_limit is None else min(most, environment.state_limit)
+    return most if task.state_limit is None else min(most, task.state_limit)

@@ -9,7 +9,7 @@ from hindsight.agents.active_goals import own_rewards
 from hindsight.agents.distinct import distinct_rows
 from hindsight.core.episodes import Episodes
 from hindsight.core.goals import GoalSet
-from hindsight.environments.interface import Environment
+from hindsight.environments.interface import Task
 from hindsight.networks.value import Value
 
 
@@ -17,7 +17,7 @@ def values_under_goals(
     baseline: Value, episodes: Episodes, goals: GoalSet, decides: Array
 ) -> Float[Array, "goal episode time"]:
     """b_t(s[i, t], g) for every goal, computed once for each distinct state and time."""
-    batch_size, times = episodes.actions.shape
+    batch_size, times = episodes.actions.shape[:2]
     clock = jnp.tile(jnp.arange(times, dtype=jnp.float32), batch_size)
     observations = episodes.observations[:, :-1].reshape(batch_size * times, -1)
     moments = distinct_rows(
@@ -35,12 +35,12 @@ def values_under_goals(
     return table[pairs.numbers[moments.index], 0].T.reshape(-1, batch_size, times)
 
 
-def temporal_difference_gradient(environment: Environment, baseline: Value, episodes: Episodes) -> Value:
+def temporal_difference_gradient(task: Task, baseline: Value, episodes: Episodes) -> Value:
     """The gradient of the mean squared one-step temporal difference error of the pursued goals.
 
     After the last decision of an episode the target is the reward alone.
     """
-    rewards, decides = own_rewards(environment, episodes)
+    rewards, decides = own_rewards(task, episodes)
     goes_on = jnp.pad(decides[:, 1:], ((0, 0), (0, 1)))
 
     def loss(baseline: Value) -> Float[Array, ""]:

@@ -16,7 +16,7 @@ from hindsight.agents.registry import Method
 from hindsight.agents.surrogate import distinct_states, log_probabilities_under_goals, surrogate_gradient
 from hindsight.core.episodes import Episodes
 from hindsight.core.goals import GoalSet
-from hindsight.environments.interface import Environment
+from hindsight.environments.interface import Task
 from hindsight.estimators import (
     cumulative_log_ratios,
     goal_conditional,
@@ -26,13 +26,15 @@ from hindsight.estimators import (
     weighted_per_decision,
     without_ratios,
 )
-from hindsight.networks.perceptron import flat_size
+from hindsight.networks.perceptron import flat_size, narrow_normal, scaled_uniform
 from hindsight.networks.policy import Policy
 from hindsight.networks.value import Value
 
 OPTIMISER = optax.scale_by_adam()
 """Adam without its step size, which is traced."""
 
+
+INITIALISERS = {"narrow": narrow_normal, "scaled": scaled_uniform}
 
 RATIO_BINS = 32
 """Equal bins from 0 to 1 in which the active normalised ratios are counted."""
@@ -55,33 +57,44 @@ class Options(NamedTuple):
     hidden_layers: tuple[int, ...] = (256, 256)
     max_active_goals: int | None = None
     ended: Literal["drop", "carry"] = "drop"
+    initial_weights: Literal["narrow", "scaled"] = "narrow"
+    normalise: bool = False
 
 
-def policy_gradient_agent(environment: Environment, method: Method, options: Options) -> Agent:
+def policy_gradient_agent(task: Task, method: Method, options: Options) -> Agent:
     """The agent that runs a policy-gradient method."""
-    observation_size, goal_size = _sizes(environment)
+    goal_size = flat_size(task.goal_shape)
 
     def init(key: Key[Array, ""]) -> PolicyGradientState:
         policy_key, baseline_key = jax.random.split(key)
-        policy = Policy(observation_size, goal_size, environment.action_count, options.hidden_layers, policy_key)
-        counts = jnp.zeros((environment.horizon - 1, RATIO_BINS), jnp.int32) if method.ratios else None
+        policy = Policy(
+            task.observation_shape if len(task.observation_shape) == 3 else flat_size(task.observation_shape),
+            goal_size,
+            task.action_count,
+            options.hidden_layers,
+            policy_key,
+            INITIALISERS[options.initial_weights],
+            task.continuous,
+            options.normalise,
+        )
+        counts = jnp.zeros((task.horizon - 1, RATIO_BINS), jnp.int32) if method.ratios else None
         if not method.baseline:
             return PolicyGradientState(policy, OPTIMISER.init(policy), None, None, counts)
-        baseline = Value(observation_size, goal_size, options.hidden_layers, baseline_key)
+        baseline = Value(flat_size(task.observation_shape), goal_size, options.hidden_layers, baseline_key)
         return PolicyGradientState(policy, OPTIMISER.init(policy), baseline, OPTIMISER.init(baseline), counts)
 
     def explore(
         state: PolicyGradientState, observations: Array, goals: Array, time: Array, key: Key[Array, ""]
     ) -> tuple[Array, Array]:
-        return state.policy.sample(_rows(observations), _rows(goals), key)
+        return state.policy.sample(observations, _rows(goals), key)
 
     def exploit(state: PolicyGradientState, observations: Array, goals: Array, time: Array) -> Array:
-        return jnp.argmax(state.policy.log_probabilities(_rows(observations), _rows(goals)), axis=1)
+        return state.policy.greedy(observations, _rows(goals))
 
     def update(
         state: PolicyGradientState, episodes: Episodes, rates: LearningRates, key: Key[Array, ""]
     ) -> tuple[PolicyGradientState, Int[Array, ""]]:
-        return _update(environment, method, options, state, episodes, rates, key)
+        return _update(task, method, options, state, episodes, rates, key)
 
     def records(state: PolicyGradientState) -> dict[str, Array]:
         return {} if state.ratio_counts is None else {"ratios": state.ratio_counts}
@@ -90,7 +103,7 @@ def policy_gradient_agent(environment: Environment, method: Method, options: Opt
 
 
 def _update(
-    environment: Environment,
+    task: Task,
     method: Method,
     options: Options,
     state: PolicyGradientState,
@@ -99,21 +112,23 @@ def _update(
     key: Key[Array, ""],
 ) -> tuple[PolicyGradientState, Int[Array, ""]]:
     """One step of gradient ascent on the policy and, where there is one, of descent on the baseline's error."""
-    states = distinct_states(environment, episodes)
+    states = distinct_states(task, episodes)
     if method.hindsight:
-        goals = active_goals(environment, episodes, options.max_active_goals, key)
-        coefficients, counts = _hindsight(environment, method, options.ended, state, episodes, states, goals)
+        goals = active_goals(task, episodes, options.max_active_goals, key)
+        coefficients, counts = _hindsight(task, method, options.ended, state, episodes, states, goals)
     else:
-        goals = pursued_goals(environment, episodes)
-        coefficients, counts = pursued_coefficients(environment, state, episodes), None
+        goals = pursued_goals(task, episodes)
+        coefficients, counts = pursued_coefficients(task, state, episodes), None
     gradient = surrogate_gradient(state.policy, episodes, states, goals, coefficients)
     policy, policy_optimiser = _ascend(state.policy, gradient, state.policy_optimiser, rates.policy)
     updated = state._replace(policy=policy, policy_optimiser=policy_optimiser)
     if state.ratio_counts is not None and counts is not None:
         updated = updated._replace(ratio_counts=state.ratio_counts + counts)
+    if updated.policy.normalisers is not None:
+        updated = updated._replace(policy=_seen(updated.policy, episodes))
     finite = [jnp.bool_(True), _finite(gradient)]
     if state.baseline is not None:
-        descent = temporal_difference_gradient(environment, state.baseline, episodes)
+        descent = temporal_difference_gradient(task, state.baseline, episodes)
         baseline, optimiser = _ascend(state.baseline, descent, state.baseline_optimiser, -rates.baseline)
         updated = updated._replace(baseline=baseline, baseline_optimiser=optimiser)
         finite.append(_finite(descent))
@@ -125,10 +140,10 @@ def _update(
 
 
 def pursued_coefficients(
-    environment: Environment, state: PolicyGradientState, episodes: Episodes
+    task: Task, state: PolicyGradientState, episodes: Episodes
 ) -> Float[Array, "goal episode time"]:
     """Coefficients of the goal-conditional methods: goal i matters to episode i alone."""
-    rewards, decides = own_rewards(environment, episodes)
+    rewards, decides = own_rewards(task, episodes)
     own = jnp.eye(len(episodes.lengths), dtype=bool)
     if state.baseline is None:
         coefficients = goal_conditional(rewards)
@@ -139,7 +154,7 @@ def pursued_coefficients(
 
 
 def hindsight_coefficients(
-    environment: Environment,
+    task: Task,
     method: Method,
     ended: Literal["drop", "carry"],
     state: PolicyGradientState,
@@ -148,11 +163,11 @@ def hindsight_coefficients(
     goals: GoalSet,
 ) -> Float[Array, "goal episode time"]:
     """Coefficients of the hindsight methods, at the published scale: p(g) relative to uniform, and a batch mean."""
-    return _hindsight(environment, method, ended, state, episodes, states, goals)[0]
+    return _hindsight(task, method, ended, state, episodes, states, goals)[0]
 
 
 def _hindsight(
-    environment: Environment,
+    task: Task,
     method: Method,
     ended: Literal["drop", "carry"],
     state: PolicyGradientState,
@@ -161,9 +176,9 @@ def _hindsight(
     goals: GoalSet,
 ) -> tuple[Float[Array, "goal episode time"], Int[Array, "time bin"] | None]:
     """The coefficients, and how many of the ratios behind them fell into each bin."""
-    rewards, decides = rewards_of_goals(environment, episodes, goals)
+    rewards, decides = rewards_of_goals(task, episodes, goals)
     if not method.ratios:
-        return without_ratios(rewards, goals.probabilities) * float(environment.goal_count), None
+        return without_ratios(rewards, goals.probabilities) * float(task.goal_count), None
     horizons = jnp.max(jnp.where(rewards != 0, jnp.arange(1, rewards.shape[2] + 1), 0), axis=(1, 2))
     if method.baseline:
         horizons = jnp.where(goals.present, rewards.shape[2], 0)
@@ -174,7 +189,7 @@ def _hindsight(
         values = jnp.where(decides, values_under_goals(state.baseline, episodes, goals, decides), 0)
         coefficients -= weighted_baseline(log_ratios, values, goals.probabilities, episodes.taken, ended)
     counts = count_active_ratios(normalised_ratios(log_ratios, episodes.taken, ended), rewards)
-    return coefficients * (environment.goal_count / len(episodes.lengths)), counts
+    return coefficients * (task.goal_count / len(episodes.lengths)), counts
 
 
 def count_active_ratios(
@@ -189,6 +204,17 @@ def count_active_ratios(
     return jnp.zeros(times * RATIO_BINS + 1, jnp.int32).at[places].add(1)[:-1].reshape(times, RATIO_BINS)
 
 
+def _seen(policy: Policy, episodes: Episodes) -> Policy:
+    """The policy with the batch in its statistics, which its next actions are based on."""
+    assert policy.normalisers is not None
+    observations, goals = policy.normalisers
+    before = episodes.observations[:, :-1].reshape(episodes.taken.size, -1)
+    after = episodes.achieved_goals[:, 1:].reshape(episodes.taken.size, -1)
+    counted = episodes.taken.ravel()
+    newer = (observations.seen(before, counted), goals.seen(after, counted))
+    return eqx.tree_at(lambda one: one.normalisers, policy, newer)
+
+
 def _ascend(model: eqx.Module, gradient: eqx.Module, optimiser: optax.OptState, rate: Array) -> tuple:
     direction, optimiser = OPTIMISER.update(gradient, optimiser)
     return jax.tree.map(lambda parameter, step: parameter + rate * step, model, direction), optimiser
@@ -200,11 +226,3 @@ def _finite(tree: object) -> Array:
 
 def _rows(batch: Array) -> Float[Array, "row features"]:
     return batch.reshape(batch.shape[0], -1)
-
-
-def _sizes(environment: Environment) -> tuple[int, int]:
-    """The number of inputs that an observation and a goal make."""
-    state = jax.eval_shape(environment.reset, jax.random.key(0))
-    observation = jax.eval_shape(environment.observe, state)
-    goal = jax.eval_shape(environment.achieved_goal, state)
-    return flat_size(observation.shape), flat_size(goal.shape)

@@ -1,5 +1,7 @@
 """From episodes and coefficients to a gradient: each distinct pair of state and goal goes through the network once."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -8,15 +10,21 @@ from hindsight.agents import pairs as pairwise
 from hindsight.agents.distinct import Distinct, distinct_rows
 from hindsight.core.episodes import Episodes
 from hindsight.core.goals import GoalSet
-from hindsight.environments.interface import Environment
+from hindsight.environments.interface import Task
 from hindsight.networks.policy import Policy
 
 
-def distinct_states(environment: Environment, episodes: Episodes) -> Distinct:
-    """The distinct observations in which an action was taken; `index` has one entry for each episode and time."""
-    batch_size, times = episodes.actions.shape
+def distinct_states(task: Task, episodes: Episodes) -> Distinct:
+    """The distinct observations in which an action was taken; `index` has one entry for each episode and time.
+
+    Pictures, and states with continuous actions, hardly ever repeat: there every decision keeps its own.
+    """
+    batch_size, times = episodes.actions.shape[:2]
+    if task.continuous or len(task.observation_shape) == 3:
+        rows = episodes.observations[:, :-1].reshape(batch_size * times, *task.observation_shape)
+        return Distinct(rows, episodes.taken.ravel(), jnp.arange(batch_size * times))
     rows = episodes.observations[:, :-1].reshape(batch_size * times, -1)
-    limit = min(batch_size * times, environment.state_limit or batch_size * times)
+    limit = min(batch_size * times, task.state_limit or batch_size * times)
     return distinct_rows(rows, episodes.taken.ravel(), limit)
 
 
@@ -28,18 +36,22 @@ def log_probabilities_under_goals(
     Beyond it, those under the pursued goal stand in, which leaves the ratio as it is: no normaliser needs a ratio
     later than the last reward of its goal.
     """
-    batch_size, times = episodes.actions.shape
+    batch_size, times = episodes.actions.shape[:2]
     clock = jnp.where(episodes.taken, jnp.arange(times), times).ravel()
     first_visit = jnp.full(states.present.shape, times).at[states.index].min(clock)
     pairs = pairwise.select(first_visit[:, None] < horizons[None])
     flat_goals = goals.goals.reshape(len(goals.present), -1)
-    action_count = policy.network.biases[-1].shape[0]
+    encoded = policy.encode(states.rows)
     table = pairwise.evaluate(
-        lambda row, goal: policy.log_probabilities(states.rows[row], flat_goals[goal]), pairs, action_count
+        lambda row, goal: policy.distributions(encoded[row], flat_goals[goal]), pairs, policy.output_size
     )
-    cells = pairs.numbers[states.index] * action_count + episodes.actions.reshape(-1, 1)
     needed = episodes.taken.reshape(-1, 1) & (jnp.tile(jnp.arange(times), batch_size)[:, None] < horizons[None])
-    found = table.ravel()[jnp.where(needed, cells, 0)]
+    if policy.log_deviation is None:
+        cells = pairs.numbers[states.index] * policy.output_size + episodes.actions.reshape(-1, 1)
+        found = table.ravel()[jnp.where(needed, cells, 0)]
+    else:
+        actions = episodes.actions.reshape(batch_size * times, 1, -1)
+        found = policy.log_density(table[jnp.where(needed, pairs.numbers[states.index], 0)], actions)
     found = jnp.where(needed, found, episodes.log_probabilities.reshape(-1, 1))
     return found.T.reshape(-1, batch_size, times)
 
@@ -56,21 +68,50 @@ def surrogate_gradient(
     Coefficients of the same state, action and goal are added up first, and pairs whose coefficients are all zero are
     left out: without a baseline, those of episodes that did not reach the goal.
     """
-    action_count = policy.network.biases[-1].shape[0]
+    if policy.log_deviation is None:
+        return _discrete(policy, episodes, states, goals, coefficients)
+    return _continuous(policy, episodes, states, goals, coefficients)
+
+
+def _discrete(policy: Policy, episodes: Episodes, states: Distinct, goals: GoalSet, coefficients: Array) -> Policy:
+    action_count = policy.output_size
     decisions = states.index * action_count + episodes.actions.ravel()
     rows = coefficients.reshape(len(goals.present), -1).T
     totals = jnp.zeros((len(states.present) * action_count, rows.shape[1])).at[decisions].add(rows)
     totals = totals.reshape(len(states.present), action_count, -1)
+
+    def surrogate(policy: Policy, outputs: Array, row: Array, goal: Array, real: Array) -> Float[Array, ""]:
+        return jnp.sum(jnp.where(real[:, None], totals[row, :, goal], 0) * outputs)
+
     # Not a number differs from zero too, so that a broken coefficient reaches the gradient and is noticed.
-    pairs = pairwise.select(jnp.any(totals != 0, axis=1))
+    return _accumulate(policy, states, goals, pairwise.select(jnp.any(totals != 0, axis=1)), surrogate)
+
+
+def _continuous(policy: Policy, episodes: Episodes, states: Distinct, goals: GoalSet, coefficients: Array) -> Policy:
+    weights = coefficients.reshape(len(goals.present), -1).T
+    actions = episodes.actions.reshape(len(weights), -1)
+
+    def surrogate(policy: Policy, outputs: Array, row: Array, goal: Array, real: Array) -> Float[Array, ""]:
+        return jnp.sum(jnp.where(real, weights[row, goal], 0) * policy.log_density(outputs, actions[row]))
+
+    return _accumulate(policy, states, goals, pairwise.select(weights != 0), surrogate)
+
+
+def _accumulate(policy: Policy, states: Distinct, goals: GoalSet, pairs: pairwise.Pairs, surrogate: Any) -> Policy:
+    """The surrogate's gradient, tile by tile; what depends on the state alone is differentiated once at the end."""
     flat_goals = goals.goals.reshape(len(goals.present), -1)
 
-    def tile_gradient(row: Array, goal: Array, real: Array) -> Policy:
-        weights = jnp.where(real[:, None], totals[row, :, goal], 0)
+    def tile_gradient(row: Array, goal: Array, real: Array) -> Any:
+        def value(policy: Policy, encoded: Array) -> Float[Array, ""]:
+            return surrogate(policy, policy.distributions(encoded[row], flat_goals[goal]), row, goal, real)
 
-        def surrogate(policy: Policy) -> Float[Array, ""]:
-            return jnp.sum(weights * policy.log_probabilities(states.rows[row], flat_goals[goal]))
+        return jax.grad(value, argnums=(0, 1) if shared else 0)(policy, encoded)
 
-        return jax.grad(surrogate)(policy)
-
-    return pairwise.accumulate(tile_gradient, pairs, jax.tree.map(jnp.zeros_like, policy))
+    shared = policy.trunk is not None
+    if not shared:
+        encoded = policy.encode(states.rows)
+        return pairwise.accumulate(tile_gradient, pairs, jax.tree.map(jnp.zeros_like, policy))
+    encoded, pull = jax.vjp(lambda policy: policy.encode(states.rows), policy)
+    zero = jax.tree.map(jnp.zeros_like, (policy, encoded))
+    direct, through_states = pairwise.accumulate(tile_gradient, pairs, zero)
+    return jax.tree.map(jnp.add, direct, pull(through_states)[0])

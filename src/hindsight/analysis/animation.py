@@ -35,15 +35,19 @@ def animate(
     bits, a space is background, and any other character is drawn as it is.
     """
     durations = [milliseconds] * len(frames) if holds is None else list(holds)
-    if not frames:
-        raise HindsightError("An animation needs at least one frame.")
-    if len(durations) != len(frames):
+    if len(durations) != len(frames) and frames:
         raise HindsightError(f"holds must have one entry for each of the {len(frames)} frames, not {len(durations)}.")
-    grids = [_grid(text) for _, text in frames]
-    images = _draw_frames(grids, [caption for caption, _ in frames], cell)
+    images = draw(frames, cell)
     buffer = io.BytesIO()
     images[0].save(buffer, "GIF", save_all=True, append_images=images[1:], duration=durations, loop=0)
     return buffer.getvalue()
+
+
+def draw(frames: Sequence[tuple[str, str]], cell: int = 28) -> list[Image.Image]:
+    """A picture for each (caption, text), all of one size."""
+    if not frames:
+        raise HindsightError("An animation needs at least one frame.")
+    return _draw_frames([_grid(text) for _, text in frames], [caption for caption, _ in frames], cell)
 
 
 def _grid(text: str) -> list[str]:

@@ -107,6 +107,10 @@ class Render:
     """Seed of the episodes."""
     output: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: policy.gif in the folder)")] = None
     """The GIF to write."""
+    video: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: policy.mp4 for hosted ones)")] = (
+        None
+    )
+    """An MP4 film to write; hosted environments are shown in no other way."""
 
     def run(self) -> None:
         """Play, print and draw."""

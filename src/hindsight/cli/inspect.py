@@ -1,27 +1,33 @@
 """The commands that look at what there is: environments, methods, and trained policies."""
 
+import functools
 import json
+import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 from rich.console import Console
 from rich.table import Table
 
 from hindsight.agents.registry import METHODS
-from hindsight.analysis.animation import animate
+from hindsight.analysis.animation import animate, draw
+from hindsight.analysis.video import film
 from hindsight.cli.commands import Evaluate, Render
 from hindsight.cli.compilation import keep_compiled_programs
 from hindsight.core.errors import HindsightError
-from hindsight.environments.interface import Environment
+from hindsight.environments.hosted import HostedEnvironment
+from hindsight.environments.interface import Environment, Task
 from hindsight.environments.registry import ENVIRONMENTS
 from hindsight.experiments.job import load_job, load_policies
 from hindsight.records.evaluations import summary
 from hindsight.records.files import write_atomically
-from hindsight.rollout.compiled import play
-from hindsight.rollout.trace import Acts, Trace, trace
+from hindsight.rollout.compiled import Outcomes, play
+from hindsight.rollout.hosted import open_pool, play_hosted
+from hindsight.rollout.trace import Acts, Trace, film_episode, trace
 
 
 def list_environments() -> None:
@@ -45,15 +51,7 @@ def run_evaluate(command: Evaluate) -> None:
     _check(command.episodes, command.seed)
     keep_compiled_programs()
     job, policies = load_job(command.folder), load_policies(command.folder)
-    environment = job.environment.build()
-
-    @jax.jit
-    def outcomes(policy: Any) -> Any:
-        def exploit(observations: Any, goals: Any, time: Any) -> Any:
-            return jax.vmap(policy.act)(observations, goals)
-
-        return play(environment, exploit, command.episodes, jax.random.key(command.seed))
-
+    outcomes = _player(job.environment.build(), command.episodes, command.seed)
     rows = []
     for seed, policy in zip(job.settings.seeds, policies, strict=True):
         result = outcomes(policy)
@@ -74,6 +72,30 @@ def run_evaluate(command: Evaluate) -> None:
     Console().print(f"{command.episodes} greedy episodes each; ± is the standard error.", highlight=False)
 
 
+def _player(environment: Task, episodes: int, seed: int) -> Callable[[Any], Outcomes]:
+    """A function that lets a policy play greedy episodes."""
+    key = jax.random.key(seed)
+
+    def exploit(policy: Any, observations: Array, goals: Array, times: Array) -> Array:
+        return jax.vmap(policy.act)(observations, goals, jnp.broadcast_to(times, observations.shape[:1]))
+
+    if isinstance(environment, Environment):
+        return jax.jit(lambda policy: play(environment, functools.partial(exploit, policy), episodes, key))
+    assert isinstance(environment, HostedEnvironment)
+    compiled = jax.jit(exploit)
+
+    def play_with_workers(policy: Any) -> Outcomes:
+        workers = os.cpu_count() or 1
+        with open_pool(environment, min(episodes, 8 * workers), workers, _notice) as pool:
+            return play_hosted(environment, pool, functools.partial(compiled, policy), episodes, key)
+
+    return play_with_workers
+
+
+def _notice(sentence: str) -> None:
+    Console(stderr=True).print(sentence, highlight=False, soft_wrap=True)
+
+
 def run_render(command: Render) -> None:
     """Show greedy episodes as text and leave them as an animated GIF."""
     _check(command.episodes, command.seed)
@@ -81,22 +103,58 @@ def run_render(command: Render) -> None:
     if not 0 <= command.policy < len(policies):
         raise HindsightError(f"'{command.folder}' holds the runs 0 to {len(policies) - 1}, not {command.policy}.")
     environment = job.environment.build()
-    path: Path = command.output or command.folder / "policy.gif"
-    animation = animate_policy(
-        environment, policies[command.policy], command.episodes, command.seed, report=_print_episode
-    )
-    write_atomically(path, animation)
+    policy = policies[command.policy]
+    if isinstance(environment, HostedEnvironment):
+        path = command.video or command.folder / "policy.mp4"
+        write_atomically(path, _film(environment, policy, command.episodes, command.seed))
+        Console().print(f"Film: {path}", highlight=False, soft_wrap=True)
+        return
+    assert isinstance(environment, Environment)
+    frames, holds = play_frames(environment, policy, command.episodes, command.seed, report=_print_episode)
+    path = command.output or command.folder / "policy.gif"
+    write_atomically(path, animate(frames, holds=holds))
     Console().print(f"Animation: {path}", highlight=False, soft_wrap=True)
+    if command.video:
+        # Films have one pace: a frame that a GIF holds longer is repeated.
+        pictures = [np.asarray(image) for image in draw(frames)]
+        repeated = [picture for picture, hold in zip(pictures, holds, strict=True) for _ in range(round(hold / 350))]
+        write_atomically(command.video, film(repeated, 1000 / 350))
+        Console().print(f"Film: {command.video}", highlight=False, soft_wrap=True)
 
 
-def animate_policy(
+def _film(environment: HostedEnvironment, policy: Acts, episodes: int, seed: int) -> bytes:
+    """Greedy episodes of a hosted environment, each with a moment's rest at its end."""
+    simulator = environment.simulator(pictures=True).build()
+    pictures = []
+    try:
+        for number in range(1, episodes + 1):
+            episode = film_episode(environment, simulator, policy, seed + number)
+            outcome = "reached its goal" if episode.reached else "did not reach its goal"
+            steps = len(episode.pictures) - 1
+            Console().print(f"Episode {number} {outcome} in {steps} steps, return {episode.total_return:g}")
+            pictures += episode.pictures + [episode.pictures[-1]] * 5
+    finally:
+        simulator.close()
+    return film(pictures, 10)
+
+
+def animate_policy(environment: Environment, policy: Acts, episodes: int, seed: int) -> bytes:
+    """Greedy episodes as a GIF."""
+    frames, holds = play_frames(environment, policy, episodes, seed)
+    return animate(frames, holds=holds)
+
+
+def play_frames(
     environment: Environment,
     policy: Acts,
     episodes: int,
     seed: int,
     report: Callable[[int, Trace, list[str]], None] = lambda number, episode, pictures: None,
-) -> bytes:
-    """Greedy episodes as a GIF; `report` is called with the number, course and pictures of each."""
+) -> tuple[list[tuple[str, str]], list[int]]:
+    """Greedy episodes in text with captions, and how many milliseconds to look at each frame.
+
+    `report` is called with the number, course and pictures of each episode.
+    """
     frames: list[tuple[str, str]] = []
     holds: list[int] = []
     for number, key in enumerate(jax.random.split(jax.random.key(seed), episodes), 1):
@@ -105,7 +163,7 @@ def animate_policy(
         report(number, episode, pictures)
         frames += [(f"episode {number}, step {step}", picture) for step, picture in enumerate(pictures)]
         holds += [350] * (len(pictures) - 1) + [1200]
-    return animate(frames, holds=holds)
+    return frames, holds
 
 
 def _print_episode(number: int, episode: Trace, pictures: list[str]) -> None:

@@ -10,7 +10,7 @@ from hindsight.environments.extras import import_gymnasium, import_robotics
 from hindsight.environments.goal_pictures import draw
 from hindsight.environments.interface import remaining_time_reward
 from hindsight.environments.simulators import Observed, Simulator, SimulatorSource
-from hindsight.environments.task import Task
+from hindsight.environments.task import HostedTask
 
 ENVIRONMENT = "FetchPush-v4"
 """Earlier versions have a faulty reset."""
@@ -23,7 +23,7 @@ TOLERANCE = 0.05
 
 
 @dataclass(frozen=True)
-class FetchPushTask(Task):
+class FetchPushTask(HostedTask):
     """The paper's FetchPush: 50 states of 28 numbers, eight actions, and places on the table as goals.
 
     An observation holds the simulator's 25 numbers (positions of gripper and block and of the block relative to the

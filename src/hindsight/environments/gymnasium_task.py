@@ -13,11 +13,11 @@ from hindsight.core.errors import HindsightError
 from hindsight.environments.gymnasium_goal import GymnasiumGoal, Wanted
 from hindsight.environments.gymnasium_rewards import Rewards
 from hindsight.environments.simulators import SimulatorSource
-from hindsight.environments.task import Task
+from hindsight.environments.task import HostedTask
 
 
 @dataclass(frozen=True, eq=False)
-class GymnasiumTask(Task):
+class GymnasiumTask(HostedTask):
     """What was found out about an environment.
 
     Rewards are NumPy code of somebody else. `rewards` computes them directly for many pairs; `reached` and `reward`

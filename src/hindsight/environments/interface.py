@@ -4,6 +4,7 @@ from abc import abstractmethod
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
@@ -13,8 +14,8 @@ State = Any
 Goal = Float[Array, "*goal"]
 
 
-class Environment(eqx.Module):
-    """A goal environment whose every method is pure and compiles; the rollout maps it over episodes.
+class Task(eqx.Module):
+    """What a learner must know of an environment, whoever plays its episodes. Every method is pure and compiles.
 
     An episode has at most `horizon` states (the paper's T) and `horizon - 1` actions. Time is the number of actions
     taken so far: 0 at the first state, where nothing is rewarded yet.
@@ -22,11 +23,27 @@ class Environment(eqx.Module):
 
     horizon: eqx.AbstractVar[int]
     action_count: eqx.AbstractVar[int]
+    """How many actions there are; for continuous actions, how many numbers one of them is made of."""
+
+    @property
+    def continuous(self) -> bool:
+        """Whether actions are vectors rather than one of a few."""
+        return False
+
+    @property
+    @abstractmethod
+    def observation_shape(self) -> tuple[int, ...]:
+        """The shape of what the policy is shown."""
+
+    @property
+    @abstractmethod
+    def goal_shape(self) -> tuple[int, ...]:
+        """The shape of a goal."""
 
     @property
     @abstractmethod
     def goal_count(self) -> int:
-        """How many goals have a probability above zero."""
+        """How many goals have a probability above zero; 1 where `goal_probability` is a density relative to uniform."""
 
     @property
     @abstractmethod
@@ -35,6 +52,32 @@ class Environment(eqx.Module):
 
         Only speed depends on it: the learner evaluates each distinct state once.
         """
+
+    @abstractmethod
+    def goal_probability(self, goal: Goal) -> Float[Array, ""]:
+        """The probability p(g) with which `sample_goal` draws this goal."""
+
+    @abstractmethod
+    def reached(self, achieved: Goal, goal: Goal) -> Bool[Array, ""]:
+        """Whether a state that achieves `achieved` reaches `goal`, which ends the episode of that goal."""
+
+    @abstractmethod
+    def reward(self, achieved: Goal, goal: Goal, time: Int[Array, ""]) -> Float[Array, ""]:
+        """The reward, under any goal, of arriving after `time` actions in a state that achieves `achieved`."""
+
+
+class Environment(Task):
+    """A goal environment whose every method is pure and compiles; the rollout maps it over episodes."""
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """The shape of what the policy is shown."""
+        return jax.eval_shape(lambda key: self.observe(self.reset(key)), jax.random.key(0)).shape
+
+    @property
+    def goal_shape(self) -> tuple[int, ...]:
+        """The shape of a goal."""
+        return jax.eval_shape(lambda key: self.achieved_goal(self.reset(key)), jax.random.key(0)).shape
 
     @abstractmethod
     def reset(self, key: Key[Array, ""]) -> State:
@@ -55,18 +98,6 @@ class Environment(eqx.Module):
     @abstractmethod
     def sample_goal(self, key: Key[Array, ""]) -> Goal:
         """Draw a goal to pursue."""
-
-    @abstractmethod
-    def goal_probability(self, goal: Goal) -> Float[Array, ""]:
-        """The probability p(g) with which `sample_goal` draws this goal."""
-
-    @abstractmethod
-    def reached(self, achieved: Goal, goal: Goal) -> Bool[Array, ""]:
-        """Whether a state that achieves `achieved` reaches `goal`, which ends the episode of that goal."""
-
-    @abstractmethod
-    def reward(self, achieved: Goal, goal: Goal, time: Int[Array, ""]) -> Float[Array, ""]:
-        """The reward, under any goal, of arriving after `time` actions in a state that achieves `achieved`."""
 
     @abstractmethod
     def render(self, state: State, goal: Goal) -> str:

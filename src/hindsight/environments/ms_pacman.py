@@ -15,7 +15,7 @@ from hindsight.environments.extras import import_ale
 from hindsight.environments.interface import remaining_time_reward
 from hindsight.environments.ms_pacman_frames import Frame, Palette, shrink
 from hindsight.environments.simulators import Observed, Simulator, SimulatorSource
-from hindsight.environments.task import Task
+from hindsight.environments.task import HostedTask
 
 ACTIONS = ("UP", "RIGHT", "LEFT", "DOWN")
 TICKS = 13
@@ -62,7 +62,7 @@ def known_cells() -> Cells:
 
 
 @dataclass(frozen=True)
-class MsPacmanTask(Task):
+class MsPacmanTask(HostedTask):
     """The paper's Ms. Pac-man: 28 states, four actions, and 155 cells to go to.
 
     She can stand on 160 cells of the overlay. The paper sends her to non-initial positions: the five cells of the

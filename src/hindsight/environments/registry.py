@@ -9,20 +9,44 @@ from typing import Any
 
 from hindsight.core.errors import HindsightError, unknown
 from hindsight.environments.bit_flipping import BitFlipping
+from hindsight.environments.extras import import_ale, import_robotics
 from hindsight.environments.grid_world import empty_room, four_rooms, parse_map_file
-from hindsight.environments.interface import Environment
+from hindsight.environments.interface import Task
 
 
 @dataclass(frozen=True)
 class Entry:
     """A row of the registry."""
 
-    build: Callable[..., Environment]
+    build: Callable[..., Task]
     summary: str
     options: Mapping[str, Any]
     """The options that `make` takes for this environment, each with its default (None where one must be given)."""
     suffix: str | None = None
     """The option that a number behind the name sets: `bit-flipping-8` has 8 bits."""
+
+
+def _ms_pacman() -> Task:
+    from hindsight.environments.hosted import HostedEnvironment
+    from hindsight.environments.ms_pacman import MsPacmanTask
+
+    import_ale()  # says what is missing before anything is written
+    return HostedEnvironment(MsPacmanTask())
+
+
+def _fetch_push() -> Task:
+    from hindsight.environments.fetch_push import FetchPushTask
+    from hindsight.environments.hosted import HostedEnvironment
+
+    import_robotics()
+    return HostedEnvironment(FetchPushTask())
+
+
+def _gymnasium(id: str, horizon: int | None) -> Task:
+    from hindsight.environments.gymnasium_task import gymnasium_task
+    from hindsight.environments.hosted import HostedEnvironment
+
+    return HostedEnvironment(gymnasium_task(id, horizon))
 
 
 ENVIRONMENTS: Mapping[str, Entry] = MappingProxyType(
@@ -49,6 +73,17 @@ ENVIRONMENTS: Mapping[str, Entry] = MappingProxyType(
             "A map of your own from a text file ('#' wall, '.' free, 'S' start): grid:maze.txt.",
             {"text": None},
         ),
+        "ms-pacman": Entry(
+            _ms_pacman, "Walk Ms. Pac-man through her maze to a given cell, seeing the screen (Atari emulator).", {}
+        ),
+        "fetch-push": Entry(
+            _fetch_push, "Push a block over a table to a given place with a robot arm, eight actions (MuJoCo).", {}
+        ),
+        "gym": Entry(
+            _gymnasium,
+            "Any Gymnasium goal environment by its id, discrete or continuous: gym:FetchReach-v4.",
+            {"id": None, "horizon": None},
+        ),
     }
 )
 
@@ -64,11 +99,13 @@ class Specification:
     def id(self) -> str:
         """A short name, the paper's where the paper has one: `bit-flipping-8`, `empty-room`, `four-rooms`."""
         entry = ENVIRONMENTS[self.name]
+        if self.name == "gym":
+            return f"gym:{self.options['id']}"
         if entry.suffix is None or (self.name != "bit-flipping" and dict(self.options) == dict(entry.options)):
             return self.name
         return f"{self.name}-{self.options[entry.suffix]}"
 
-    def build(self) -> Environment:
+    def build(self) -> Task:
         """The environment itself."""
         return ENVIRONMENTS[self.name].build(**self.options)
 
@@ -79,6 +116,8 @@ def specify(name: str, **options: Any) -> Specification:
         if "map" in options:
             raise HindsightError(f"'{name}' already names a map.")
         name, options = "grid", {"map": name.removeprefix("grid:"), **options}
+    if name.startswith("gym:"):
+        name, options = "gym", {"id": name.removeprefix("gym:"), **options}
     sized = re.fullmatch(r"(?P<base>.*?)-(?P<size>\d+)", name)
     if sized and (entry := ENVIRONMENTS.get(sized["base"])) and entry.suffix:
         if entry.suffix in options:
@@ -96,10 +135,12 @@ def specify(name: str, **options: Any) -> Specification:
     complete = {**known, **options}
     if name == "grid" and complete["text"] is None:
         raise HindsightError("The environment 'grid' needs a map file: grid:PATH.")
+    if name == "gym" and not complete["id"]:
+        raise HindsightError("The environment 'gym' needs the id of a Gymnasium environment: gym:FetchReach-v4.")
     return Specification(name, complete)
 
 
-def make(name: str, **options: Any) -> Environment:
+def make(name: str, **options: Any) -> Task:
     """Build an environment by name.
 
     A number behind the name sets the size (`bit-flipping-16`), a path behind `grid:` names the map file.

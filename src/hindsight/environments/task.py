@@ -1,6 +1,6 @@
 """What a learner must know of a hosted environment: plain data and pure functions.
 
-A compiled environment is one object; a hosted one is two. The `Task` describes it; a `Simulator` holds an emulator or a
+A compiled environment is one object; a hosted one is two. The task describes it; a `Simulator` holds an emulator or a
 physics engine and plays one episode at a time.
 """
 
@@ -13,7 +13,7 @@ from hindsight.environments.simulators import SimulatorSource
 Goal = Float[Array, "*goal"]
 
 
-class Task(ABC):
+class HostedTask(ABC):
     """A goal task that simulators play; `source` can be sent to worker processes, which make the simulators.
 
     `reached`, `reward` and `goal_probability` are written for one state and one goal; they can be traced and mapped

@@ -69,11 +69,19 @@ def default_settings(environment: str, given: dict[str, Any]) -> Settings:
             "evaluation_episodes": row["evaluation_episodes"],
             "max_active_goals": row["max_active_goals_per_episode"],
         }
+    defaults |= network_settings(environment)
     family = "hpg" if str(method).startswith("hpg") else "gcpg"
     defaults["learning_rate"] = LEARNING_RATES.get((environment, batch_size, family), base.learning_rate)
     if isinstance(given.get("batches"), int) and "evaluate_every" not in given:
         defaults["evaluate_every"] = about_a_hundredth(given["batches"])
     return Settings(**{**defaults, **given})
+
+
+def network_settings(environment: str) -> dict[str, Any]:
+    """The paper's networks for an environment, where they are not those of bits and grids."""
+    if environment in ("ms-pacman", "fetch-push"):
+        return {"hidden_layers": (256, 256, 256), "initial_weights": "scaled"}
+    return {"initial_weights": "scaled"} if environment.startswith("gym:") else {}
 
 
 def about_a_hundredth(batches: int) -> int:

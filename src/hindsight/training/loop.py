@@ -5,33 +5,28 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Int, Key
 
 from hindsight.agents.interface import Agent, LearningRates
 from hindsight.agents.policy_gradient import Options, policy_gradient_agent
 from hindsight.agents.registry import find_method
-from hindsight.environments.interface import Environment
-from hindsight.records.evaluations import Evaluations
+from hindsight.environments.hosted import HostedEnvironment
+from hindsight.environments.interface import Environment, Task
 from hindsight.rollout.compiled import collect, play
+from hindsight.training.hosted_loop import HostedProgram, hosted_training, make_hosted_program
+from hindsight.training.keys import keys_of
+from hindsight.training.recording import Evaluation, record
 from hindsight.training.settings import Settings
 from hindsight.training.state import Runs, RunState, Snapshot
 
 SECONDS_BETWEEN_TICKS = 2.0
 RUNS_IN_A_SHARE = 5
 """Runs that one call trains, where that divides them evenly among the cores; otherwise a call trains one."""
-
-
-class Evaluation(NamedTuple):
-    """The greedy performance of one run, or of many along a leading axis."""
-
-    mean_return: Float[Array, ""]
-    success_rate: Float[Array, ""]
 
 
 class Program(NamedTuple):
@@ -52,18 +47,31 @@ def runs_of(settings: Settings) -> Runs:
     )
 
 
-def make_agent(environment: Environment, settings: Settings) -> Agent:
+def make_agent(task: Task, settings: Settings) -> Agent:
     """The agent of the settings' method."""
-    options = Options(tuple(settings.hidden_layers), settings.max_active_goals, settings.ended)
-    return policy_gradient_agent(environment, find_method(settings.method), options)
+    options = Options(
+        tuple(settings.hidden_layers),
+        settings.max_active_goals,
+        settings.ended,
+        settings.initial_weights,
+        settings.normalise,
+    )
+    return policy_gradient_agent(task, find_method(settings.method), options)
 
 
-def make_program(environment: Environment, settings: Settings) -> Program:
+def make_program(environment: Task, settings: Settings) -> Program | HostedProgram:
     """Compile (at first use) what a job needs. Seeds and learning rates are inputs, so one program serves them all."""
     agent = make_agent(environment, settings)
+    if isinstance(environment, HostedEnvironment):
+        return make_hosted_program(agent)
+    assert isinstance(environment, Environment)
+    return _compiled_program(environment, agent, settings)
+
+
+def _compiled_program(environment: Environment, agent: Agent, settings: Settings) -> Program:
 
     def init(seed: Int[Array, ""]) -> RunState:
-        return RunState(agent.init(_keys(seed).init), jnp.int32(-1), jnp.int32(0))
+        return RunState(agent.init(keys_of(seed).init), jnp.int32(-1), jnp.int32(0))
 
     def update(state: RunState, batch: Int[Array, ""], key: Key[Array, ""], rates: LearningRates) -> RunState:
         episode_key, update_key = jax.random.split(jax.random.fold_in(key, batch))
@@ -78,7 +86,7 @@ def make_program(environment: Environment, settings: Settings) -> Program:
     def advance_one(
         state: RunState, seed: Array, rates: LearningRates, done: Array, more: Array, evaluates: Array
     ) -> tuple[RunState, Evaluation]:
-        keys = _keys(seed)
+        keys = keys_of(seed)
         state = jax.lax.fori_loop(done, done + more, lambda batch, s: update(s, batch, keys.training, rates), state)
 
         def evaluate() -> Evaluation:
@@ -106,21 +114,32 @@ def make_program(environment: Environment, settings: Settings) -> Program:
 
 
 def training(
-    environment: Environment,
+    environment: Task,
     settings: Settings,
     runs: Runs | None = None,
     snapshot: Snapshot | None = None,
     tick: Callable[[int], None] = lambda batch: None,
-    program: Program | None = None,
+    program: Program | HostedProgram | None = None,
+    notice: Callable[[str], None] = lambda sentence: None,
 ) -> Iterator[Snapshot]:
     """Train, and yield a snapshot after each evaluation: at batch 0, then every `evaluate_every` batches.
 
     From an earlier `snapshot` the job goes on to the very same numbers, since every random key comes from the seed
     and the batch's number. Where evaluations are far apart, `tick` is called with the batch reached every few seconds.
     A `program` that was made for settings with the same agent, batch size and evaluation saves compiling it again.
+    Hosted environments call `notice` with a sentence about anything odd that did no harm.
     """
     runs = runs or runs_of(settings)
     program = program or make_program(environment, settings)
+    if isinstance(program, HostedProgram):
+        assert isinstance(environment, HostedEnvironment)
+        return hosted_training(environment, settings, program, runs, snapshot, tick, notice)
+    return _compiled_training(settings, program, runs, snapshot, tick)
+
+
+def _compiled_training(
+    settings: Settings, program: Program, runs: Runs, snapshot: Snapshot | None, tick: Callable[[int], None]
+) -> Iterator[Snapshot]:
     shares = _shares(len(runs.seeds))
     with ThreadPoolExecutor(_workers(len(shares))) as pool:
 
@@ -135,7 +154,7 @@ def training(
         if snapshot is None:
             states = _join(list(pool.map(lambda share: program.init(jnp.asarray(runs.seeds[share])), shares)))
             states, evaluation = advance(states, 0, 0, True)
-            snapshot = Snapshot(states, _record(None, runs, settings, 0, states, evaluation))
+            snapshot = Snapshot(states, record(None, runs, settings, 0, states, evaluation))
             yield snapshot
         stride = 1
         while (done := snapshot.batch) < settings.batches:
@@ -147,49 +166,14 @@ def training(
                 stride = max(1, min(2 * stride, int(more * SECONDS_BETWEEN_TICKS / (time.monotonic() - began))))
                 if done < target:
                     tick(done)
-            snapshot = Snapshot(states, _record(snapshot.evaluations, runs, settings, target, states, evaluation))
+            snapshot = Snapshot(states, record(snapshot.evaluations, runs, settings, target, states, evaluation))
             yield snapshot
 
 
-def initial_states(environment: Environment, settings: Settings) -> RunState:
+def initial_states(environment: Task, settings: Settings) -> RunState:
     """The shape of a job's states, as a template for loading a checkpoint."""
     program = make_program(environment, settings)
     return jax.eval_shape(program.init, jnp.asarray(runs_of(settings).seeds))
-
-
-def _record(
-    past: Evaluations | None, runs: Runs, settings: Settings, batch: int, states: RunState, evaluation: Evaluation
-) -> Evaluations:
-    """The evaluations so far with the newest one behind them."""
-    failed = states.failed_batch >= 0
-    newest = Evaluations(
-        seeds=np.asarray(runs.seeds, dtype=np.int64),
-        learning_rates=runs.learning_rates,
-        baseline_learning_rates=runs.baseline_learning_rates,
-        batches=np.array([batch]),
-        episodes=np.array([batch * settings.batch_size]),
-        mean_returns=np.where(failed, np.nan, evaluation.mean_return).astype(np.float64)[:, None],
-        success_rates=np.where(failed, np.nan, evaluation.success_rate).astype(np.float64)[:, None],
-    )
-    if past is None:
-        return newest
-    return replace(
-        past,
-        batches=np.append(past.batches, newest.batches),
-        episodes=np.append(past.episodes, newest.episodes),
-        mean_returns=np.hstack([past.mean_returns, newest.mean_returns]),
-        success_rates=np.hstack([past.success_rates, newest.success_rates]),
-    )
-
-
-class _Keys(NamedTuple):
-    init: Key[Array, ""]
-    training: Key[Array, ""]
-    evaluation: Key[Array, ""]
-
-
-def _keys(seed: Int[Array, ""]) -> _Keys:
-    return _Keys(*jax.random.split(jax.random.key(seed), 3))
 
 
 def _workers(shares: int) -> int:

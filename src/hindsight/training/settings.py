@@ -8,6 +8,7 @@ from hindsight.core.errors import HindsightError, unknown
 
 Horizon = Literal["paper", "full"]
 Ended = Literal["drop", "carry"]
+InitialWeights = Literal["narrow", "scaled"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,10 @@ class Settings:
     """paper: reaching the pursued goal ends the episode. full: the agent acts on to the horizon (unbiased)."""
     ended: Ended = "drop"
     """What an ended episode adds to the normaliser. drop: nothing (as published). carry: its last ratio."""
+    initial_weights: InitialWeights = "narrow"
+    """narrow: normal with deviation 0.01. scaled: uniform with variance 2 / (inputs + outputs)."""
+    normalise: bool = False
+    """Show the networks observations and goals with running mean 0 and deviation 1."""
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "batches", "evaluate_every", "evaluation_episodes", "runs"):
@@ -63,7 +68,8 @@ class Settings:
             _require_positive_integer("each width in hidden_layers", width)
         if self.max_active_goals is not None:
             _require_positive_integer("max_active_goals", self.max_active_goals)
-        for name, options in (("horizon", get_args(Horizon)), ("ended", get_args(Ended))):
+        choices = {"horizon": Horizon, "ended": Ended, "initial_weights": InitialWeights}
+        for name, options in ((name, get_args(kind)) for name, kind in choices.items()):
             if getattr(self, name) not in options:
                 raise unknown(name, str(getattr(self, name)), options)
 

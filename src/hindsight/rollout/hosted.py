@@ -1,0 +1,186 @@
+"""Whole episodes of a hosted environment: one call of the policy for each time step of all live episodes."""
+
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from hindsight.core.episodes import Episodes
+from hindsight.environments.hosted import HostedEnvironment
+from hindsight.rollout.compiled import Explore, Outcomes
+from hindsight.rollout.workers import Layout, WorkerPool
+
+
+def layout_of(environment: HostedEnvironment) -> Layout:
+    """What an episode of the environment shows and takes."""
+    action_shape = (environment.action_count,) if environment.continuous else ()
+    return Layout(environment.observation_shape, environment.observation_type, environment.goal_shape, action_shape)
+
+
+def open_pool(
+    environment: HostedEnvironment, slots: int, workers: int, notice: Callable[[str], None] = lambda sentence: None
+) -> WorkerPool:
+    """A pool in which so many episodes of the environment are played at a time."""
+    return WorkerPool(environment.simulator(), layout_of(environment), slots, workers, notice)
+
+
+def episode_seeds(key: Key[Array, ""], episodes: int) -> tuple[np.ndarray, Key[Array, ""]]:
+    """Seeds of each episode and of its goal, and the key for its actions: split as for compiled environments."""
+    reset_key, goal_key, step_key = jax.random.split(key, 3)
+    halves = [np.asarray(jax.random.key_data(jax.random.split(each, episodes))) for each in (reset_key, goal_key)]
+    words = np.stack(halves, axis=1).astype(np.uint64)
+    return (words[..., 0] << np.uint64(32)) | words[..., 1], step_key
+
+
+def collect_hosted(
+    environment: HostedEnvironment,
+    pool: WorkerPool,
+    explore: Explore,
+    batch_size: int,
+    key: Key[Array, ""],
+    horizon: Literal["paper", "full"] = "paper",
+) -> Episodes:
+    """A batch of episodes, as `collect` makes them of compiled environments. `explore` must be compiled."""
+    seeds, step_key = episode_seeds(key, batch_size)
+    record = _Record(environment, batch_size)
+    for start in range(0, batch_size, len(pool.slots.orders)):
+        episodes = np.arange(start, min(start + len(pool.slots.orders), batch_size))
+        _play_together(environment, pool, explore, seeds, episodes, step_key, record, horizon == "paper")
+    return record.episodes()
+
+
+class _Record:
+    """Padded arrays into which episodes are written as they are played."""
+
+    def __init__(self, environment: HostedEnvironment, episodes: int):
+        layout, states = layout_of(environment), environment.horizon
+        action_type = np.float32 if environment.continuous else np.int32
+        self.observations = np.zeros((episodes, states, *layout.observation_shape), layout.observation_type)
+        self.achieved_goals = np.zeros((episodes, states, *layout.goal_shape), np.float32)
+        self.actions = np.zeros((episodes, states - 1, *layout.action_shape), action_type)
+        self.goals = np.zeros((episodes, *layout.goal_shape), np.float32)
+        self.lengths = np.zeros(episodes, np.int32)
+        self.log_probabilities = np.zeros((episodes, states - 1), np.float32)
+
+    def episodes(self) -> Episodes:
+        arrays = (self.observations, self.achieved_goals, self.actions, self.goals, self.lengths)
+        return Episodes(*map(jnp.asarray, (*arrays, self.log_probabilities)))
+
+
+def _play_together(
+    environment: HostedEnvironment,
+    pool: WorkerPool,
+    explore: Explore,
+    seeds: np.ndarray,
+    episodes: np.ndarray,
+    step_key: Key[Array, ""],
+    record: _Record,
+    ends_at_goal: bool,
+) -> None:
+    """Play episodes side by side, one in each slot, from their beginning to the last one's end."""
+    slots = np.arange(len(episodes))
+    pool.begin(slots, seeds[episodes])
+    record.goals[episodes] = pool.slots.goals[slots]
+    live = np.ones(len(episodes), bool)
+    shown = _Shown(record, pool, episodes)
+    shown.write(slots, 0)
+    for time in range(environment.horizon - 1):
+        action_key = jax.random.split(jax.random.fold_in(step_key, time))[0]
+        shown_now = jnp.asarray(record.observations[:, time])
+        chosen = explore(shown_now, jnp.asarray(record.goals), jnp.int32(time), action_key)
+        actions, log_probabilities = (np.asarray(each)[episodes] for each in chosen)
+        now = np.flatnonzero(live)
+        pool.step(slots[now], actions[now])
+        record.actions[episodes[now], time] = actions[now]
+        record.log_probabilities[episodes[now], time] = log_probabilities[now]
+        record.lengths[episodes[now]] = time + 1
+        shown.write(slots[now], time + 1)
+        ended = pool.slots.over[slots].copy()
+        if ends_at_goal:
+            ended |= reached_now(environment, pool.slots.achieved_goals[slots], record.goals[episodes])
+        live &= ~ended
+        if not live.any():
+            break
+
+
+class _Shown:
+    """Copies what the slots show into the record."""
+
+    def __init__(self, record: _Record, pool: WorkerPool, episodes: np.ndarray):
+        self._record, self._pool, self._episodes = record, pool, episodes
+
+    def write(self, slots: np.ndarray, state: int) -> None:
+        self._record.observations[self._episodes[slots], state] = self._pool.slots.observations[slots]
+        self._record.achieved_goals[self._episodes[slots], state] = self._pool.slots.achieved_goals[slots]
+
+
+@eqx.filter_jit
+def _reached(environment: HostedEnvironment, achieved: Array, goals: Array) -> Array:
+    return jax.vmap(environment.reached)(achieved, goals)
+
+
+def reached_now(environment: HostedEnvironment, achieved: np.ndarray, goals: np.ndarray) -> np.ndarray:
+    """Which of some states reach the goal beside them."""
+    return np.asarray(_reached(environment, jnp.asarray(achieved), jnp.asarray(goals)))
+
+
+def play_hosted(
+    environment: HostedEnvironment,
+    pool: WorkerPool,
+    exploit: Callable[[np.ndarray, np.ndarray, np.ndarray], Array],
+    episodes: int,
+    key: Key[Array, ""],
+) -> Outcomes:
+    """The returns of greedy episodes; a slot whose episode has ended begins the next one at once."""
+    seeds, _ = episode_seeds(key, episodes)
+    count = len(pool.slots.orders)
+    waiting = iter(range(episodes))
+    playing = np.full(count, -1)
+    times = np.zeros(count, np.int32)
+    returns, successes = np.zeros(episodes), np.zeros(episodes, bool)
+    _refill(pool, playing, times, waiting, seeds)
+    while np.any(playing >= 0):
+        now = np.flatnonzero(playing >= 0)
+        actions = np.asarray(exploit(pool.slots.observations, pool.slots.goals, times))
+        pool.step(now, actions[now])
+        times[now] += 1
+        rewards, reached = judge(environment, pool.slots.achieved_goals, pool.slots.goals, times)
+        returns[playing[now]] += rewards[now]
+        successes[playing[now]] |= reached[now]
+        ended = now[reached[now] | pool.slots.over[now] | (times[now] >= environment.horizon - 1)]
+        playing[ended] = -1
+        _refill(pool, playing, times, waiting, seeds)
+    return Outcomes(jnp.asarray(returns, jnp.float32), jnp.asarray(successes))
+
+
+def _refill(
+    pool: WorkerPool, playing: np.ndarray, times: np.ndarray, waiting: Iterator[int], seeds: np.ndarray
+) -> None:
+    """Begin the next episodes in the free slots, in their order."""
+    begun = []
+    for slot in np.flatnonzero(playing < 0):
+        episode = next(waiting, None)
+        if episode is None:
+            break
+        playing[slot], times[slot] = episode, 0
+        begun.append(int(slot))
+    if begun:
+        pool.begin(begun, seeds[playing[begun]])
+
+
+@eqx.filter_jit
+def _judge(environment: HostedEnvironment, achieved: Array, goals: Array, times: Array) -> tuple[Array, Array]:
+    rewards = jax.vmap(environment.reward)(achieved, goals, times)
+    return rewards, jax.vmap(environment.reached)(achieved, goals)
+
+
+def judge(
+    environment: HostedEnvironment, achieved: np.ndarray, goals: np.ndarray, times: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The reward of each state under the goal beside it, and whether it reaches that goal."""
+    rewards, reached = _judge(environment, *map(jnp.asarray, (achieved, goals, times)))
+    return np.asarray(rewards), np.asarray(reached)

@@ -1,0 +1,19 @@
+"""Where the randomness of a run comes from: its seed, and then the number of the batch."""
+
+from typing import NamedTuple
+
+import jax
+from jaxtyping import Array, Int, Key
+
+
+class Keys(NamedTuple):
+    """One key for each use."""
+
+    init: Key[Array, ""]
+    training: Key[Array, ""]
+    evaluation: Key[Array, ""]
+
+
+def keys_of(seed: Int[Array, ""]) -> Keys:
+    """The keys of a run."""
+    return Keys(*jax.random.split(jax.random.key(seed), 3))

@@ -1,0 +1,159 @@
+"""The hosted path plays and learns what the compiled one does, whatever the number of workers and their mishaps."""
+
+import functools
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from reference.hosted_bits import hosted_bits
+
+from hindsight.agents.interface import LearningRates
+from hindsight.core.episodes import Episodes
+from hindsight.core.errors import HindsightError
+from hindsight.environments.bit_flipping import BitFlipping
+from hindsight.rollout.compiled import collect, play
+from hindsight.rollout.hosted import collect_hosted, layout_of, open_pool, play_hosted
+from hindsight.rollout.workers import WorkerPool
+from hindsight.training.loop import make_agent, training
+from hindsight.training.settings import Settings
+
+BITS = 4
+SETTINGS = Settings(
+    method="hpg+b", batch_size=6, batches=4, evaluate_every=2, evaluation_episodes=20, hidden_layers=(8,)
+)
+KEY = jax.random.key(5)
+
+
+@pytest.fixture(scope="module")
+def agent_and_state() -> tuple:
+    agent = make_agent(BitFlipping(BITS), SETTINGS)
+    state = jax.jit(agent.init)(jax.random.key(1))
+    return agent, jax.tree.map(lambda leaf: 30 * leaf if leaf.dtype == jnp.float32 else leaf, state)
+
+
+def hosted_episodes(agent_and_state: tuple, workers: int, **trouble: str) -> tuple[Episodes, list[str]]:
+    agent, state = agent_and_state
+    notices: list[str] = []
+    environment = hosted_bits(BITS, **trouble)
+    explore = functools.partial(jax.jit(agent.explore), state)
+    with WorkerPool(environment.simulator(), layout_of(environment), 6, workers, notices.append, 5.0) as pool:
+        return collect_hosted(environment, pool, explore, 6, KEY), notices
+
+
+def compiled_episodes(agent_and_state: tuple) -> Episodes:
+    agent, state = agent_and_state
+    explore = functools.partial(agent.explore, state)
+    return jax.jit(lambda key: collect(BitFlipping(BITS), explore, 6, key))(KEY)
+
+
+def assert_same(ours: Episodes, theirs: Episodes) -> None:
+    taken = np.asarray(theirs.taken)
+    np.testing.assert_array_equal(ours.lengths, theirs.lengths)
+    np.testing.assert_array_equal(ours.pursued_goals, theirs.pursued_goals)
+    np.testing.assert_array_equal(np.asarray(ours.actions)[taken], np.asarray(theirs.actions)[taken])
+    for name in ("observations", "achieved_goals"):
+        mine, other = np.asarray(getattr(ours, name)), np.asarray(getattr(theirs, name))
+        np.testing.assert_array_equal(mine[:, 0], other[:, 0])
+        np.testing.assert_array_equal(mine[:, 1:][taken], other[:, 1:][taken])
+    mine, other = np.asarray(ours.log_probabilities)[taken], np.asarray(theirs.log_probabilities)[taken]
+    np.testing.assert_allclose(mine, other, rtol=1e-5)
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_same_episodes_as_compiled_whatever_the_number_of_workers(agent_and_state: tuple, workers: int) -> None:
+    ours, notices = hosted_episodes(agent_and_state, workers)
+    assert_same(ours, compiled_episodes(agent_and_state))
+    assert not notices
+
+
+def test_same_gradient_as_compiled(agent_and_state: tuple) -> None:
+    agent, state = agent_and_state
+    rates = LearningRates(jnp.float32(1e-3), jnp.float32(1e-3))
+    hosted = make_agent(hosted_bits(BITS), SETTINGS)
+    ours, _ = hosted_episodes(agent_and_state, 0)
+    mine, _ = jax.jit(hosted.update)(state, ours, rates, KEY)
+    theirs, _ = jax.jit(agent.update)(state, compiled_episodes(agent_and_state), rates, KEY)
+    # Adam's first moment is a tenth of the gradient.
+    for left, right in zip(
+        jax.tree.leaves(mine.policy_optimiser), jax.tree.leaves(theirs.policy_optimiser), strict=True
+    ):
+        np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-7)
+
+
+def test_same_greedy_returns_as_compiled(agent_and_state: tuple) -> None:
+    agent, state = agent_and_state
+    environment = hosted_bits(BITS)
+    with open_pool(environment, 3, 0) as pool:
+        ours = play_hosted(environment, pool, functools.partial(jax.jit(agent.exploit), state), 20, KEY)
+    theirs = jax.jit(lambda: play(BitFlipping(BITS), functools.partial(agent.exploit, state), 20, KEY))()
+    np.testing.assert_array_equal(ours.returns, theirs.returns)
+    np.testing.assert_array_equal(ours.successes, theirs.successes)
+
+
+@pytest.mark.parametrize(("trouble", "said"), [("die", "died (exit code 7)"), ("hang", "did not answer for 5 seconds")])
+def test_a_lost_worker_is_named_and_replaced_and_its_episodes_are_the_same(
+    agent_and_state: tuple, tmp_path: Path, trouble: str, said: str
+) -> None:
+    mark = tmp_path / "crash"
+    mark.touch()
+    ours, notices = hosted_episodes(agent_and_state, 2, crash_file=str(mark), trouble=trouble)
+    assert not mark.exists()
+    assert_same(ours, compiled_episodes(agent_and_state))
+    assert len(notices) == 1
+    assert said in notices[0]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_environment_that_raises_is_one_sentence(agent_and_state: tuple, tmp_path: Path, workers: int) -> None:
+    mark = tmp_path / "crash"
+    mark.touch()
+    with pytest.raises(HindsightError, match="raised RuntimeError: the joint broke"):
+        hosted_episodes(agent_and_state, workers, crash_file=str(mark), trouble="raise")
+
+
+def test_training_resumes_to_the_same_bytes() -> None:
+    environment = hosted_bits(BITS)
+    whole = list(training(environment, SETTINGS))
+    assert [snapshot.batch for snapshot in whole] == [0, 2, 4]
+    *_, resumed = training(environment, SETTINGS, snapshot=whole[1])
+    for left, right in zip(jax.tree.leaves(whole[-1].states), jax.tree.leaves(resumed.states), strict=True):
+        np.testing.assert_array_equal(left, right)
+    np.testing.assert_array_equal(whole[-1].evaluations.mean_returns, resumed.evaluations.mean_returns)
+
+
+PARENT = """
+import sys, time
+import numpy as np
+from reference.hosted_bits import hosted_bits
+from hindsight.rollout.hosted import open_pool
+if __name__ == "__main__":
+    pool = open_pool(hosted_bits(3), 2, 2)
+    pool.begin([0, 1], np.zeros((2, 2), np.uint64))
+    print(*[worker.process.pid for worker in pool._workers], flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_no_orphans(tmp_path: Path, how: signal.Signals) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    tests = Path(__file__).parent.parent
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tests), *sys.path])}
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=environment) as parent:
+        assert parent.stdout is not None
+        children = [int(word) for word in parent.stdout.readline().split()]
+        assert len(children) == 2
+        parent.send_signal(how)
+        parent.wait(timeout=30)
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{child}").exists() for child in children):
+        assert time.monotonic() < deadline, "a worker outlived its parent"
+        time.sleep(0.1)
