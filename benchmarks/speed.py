@@ -22,7 +22,7 @@ from rich.table import Table
 from hindsight.agents import pairs as pairwise
 from hindsight.agents.interface import LearningRates
 from hindsight.cli.compilation import keep_compiled_programs
-from hindsight.environments.registry import make
+from hindsight.environments.registry import make_compiled
 from hindsight.rollout.compiled import collect
 from hindsight.training.loop import make_agent, training
 from hindsight.training.settings import Settings
@@ -110,7 +110,7 @@ def matmul_gigaflops() -> float:
 
 def updates_per_second(cell: Cell, seconds: float) -> float:
     """Updates over all runs in a second, compilation aside."""
-    environment = make(cell.environment)
+    environment = make_compiled(cell.environment)
     guess = max(2, int(60 * cell.published * seconds / cell.runs))
     job = training(environment, cell.settings(guess))
     next(job)
@@ -121,7 +121,7 @@ def updates_per_second(cell: Cell, seconds: float) -> float:
 
 def gigaflops_per_update(cell: Cell) -> float:
     """The matrix multiplications that one update of a fresh policy needs: rollout, ratios, values and gradients."""
-    environment = make(cell.environment)
+    environment = make_compiled(cell.environment)
     agent = make_agent(environment, cell.settings(1))
     state = agent.init(jax.random.key(0))
     explore: Callable[..., Any] = jax.jit(lambda *situation: agent.explore(state, *situation))
@@ -173,7 +173,7 @@ def _memory_in_subprocess(cell: int, runs: int) -> float:
 
 def print_memory(cell: Cell, runs: int) -> None:
     """Train for a few batches and print the peak memory in MB."""
-    for _ in training(make(cell.environment), cell.settings(3, runs)):
+    for _ in training(make_compiled(cell.environment), cell.settings(3, runs)):
         pass
     # Not ru_maxrss, which a child inherits from the process that started it.
     status = Path("/proc/self/status").read_text()

@@ -24,7 +24,7 @@ def main() -> None:
     observer = Observer(finish=lambda piece, runs: print(f"{piece.name}: {len(runs)} runs", flush=True))
     found = {}
     for strategy in ("grid", "halving"):
-        chosen = study.narrowed(strategy=strategy)  # type: ignore[arg-type]
+        chosen = study.narrowed(strategy=strategy)
         found[strategy] = run_study(chosen, ROOT / "studies" / f"halving-{strategy}", observer)
     cell = study.plans[0].cell
     grid = sensitivity(found["grid"], cell)
@@ -33,7 +33,7 @@ def main() -> None:
     for strategy, results in found.items():
         lines.append(describe(strategy, results, grid))
     best, halved = (judged(results, grid) for results in found.values())
-    gap = best.score - halved.score
+    gap = (best.score or 0) - (halved.score or 0)
     saved = updates(found["grid"]) / updates(found["halving"])
     lines += ["", f"Halving used {saved:.1f} times fewer updates in its search; its choice scores {gap:.3f} below the"]
     lines += [f"grid's best, whose standard deviation over runs is {best.std:.3f}."]

@@ -12,7 +12,8 @@ from hindsight.agents.interface import CAUSES, Agent, LearningRates
 from hindsight.agents.replay import Replay, Transitions, add_episodes, draw, empty_replay, shapes_of
 from hindsight.agents.replay_options import ReplayOptions, check_options
 from hindsight.core.episodes import Episodes
-from hindsight.environments.interface import Environment
+from hindsight.core.errors import HindsightError
+from hindsight.environments.interface import Task
 from hindsight.networks.action_value import ActionValue
 from hindsight.networks.perceptron import flat_size
 
@@ -33,12 +34,16 @@ class DQNState(NamedTuple):
     replay: Replay
 
 
-def dqn_agent(environment: Environment, options: ReplayOptions) -> Agent:
+def dqn_agent(environment: Task, options: ReplayOptions) -> Agent:
     """The agent that learns action values from its buffer; one update is the end of a cycle.
 
     The greedy policy depends on the time: `policy(state).act(observation, goal, time)`.
     """
     check_options(options, environment.horizon)
+    if environment.continuous:
+        raise HindsightError("A Q-network chooses among a few actions, but those of this environment are continuous.")
+    if len(environment.observation_shape) == 3:
+        raise HindsightError("The Q-network has no convolutions, but this environment shows pictures.")
     observation, goal = shapes_of(environment)
     sizes = flat_size(observation.shape), flat_size(goal.shape)
     actions = environment.action_count
@@ -70,7 +75,7 @@ def dqn_agent(environment: Environment, options: ReplayOptions) -> Agent:
 
 
 def _update(
-    environment: Environment,
+    environment: Task,
     options: ReplayOptions,
     state: DQNState,
     episodes: Episodes,

@@ -36,8 +36,8 @@ class Agent(NamedTuple):
     exploit: Callable[[AgentState, Array, Array, Array], Array]
     """(state, observations, goals, time) to greedy actions."""
     update: Callable[[AgentState, Episodes, LearningRates, Key[Array, ""]], tuple[AgentState, Int[Array, ""]]]
-    """(state, episodes, rates, key) to the next state and a number into CAUSES."""
+    """(state, episodes, rates, key) to the next state and a number into CAUSES; what is not finite is not kept."""
     policy: Callable[[AgentState], Any]
-    """The greedy policy of a state, with a method `act(observation, goal)`."""
+    """The greedy policy of a state, with a method `act(observation, goal, time)`."""
     records: Callable[[AgentState], Mapping[str, Int[Array, "..."]]] = lambda state: {}
     """Counts that the agent kept of itself while it learned, for the study's results."""

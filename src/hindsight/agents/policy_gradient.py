@@ -136,7 +136,8 @@ def _update(
         finite.append(jnp.bool_(True))
     finite.append(_finite((updated.policy, updated.baseline)))
     # The first check that fails names the cause; where none does, argmax finds the padding's 0.
-    return updated, jnp.argmax(~jnp.stack(finite)).astype(jnp.int32)
+    cause = jnp.argmax(~jnp.stack(finite)).astype(jnp.int32)
+    return jax.tree.map(lambda new, old: jnp.where(cause == 0, new, old), updated, state), cause
 
 
 def pursued_coefficients(

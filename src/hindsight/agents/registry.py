@@ -9,15 +9,17 @@ from hindsight.core.errors import unknown
 
 @dataclass(frozen=True)
 class Method:
-    """What sets a policy-gradient method apart."""
+    """What sets a method apart."""
 
     summary: str
     hindsight: bool
-    """Learns about every active goal rather than the pursued one alone."""
+    """Learns about goals that were reached, not about the pursued one alone."""
     ratios: bool = False
     """Corrects for the pursued goal with likelihood ratios."""
     baseline: bool = False
     """Subtracts a learned value."""
+    replay: bool = False
+    """Learns action values from a replay buffer rather than a policy from its gradient."""
 
 
 METHODS: Mapping[str, Method] = MappingProxyType(
@@ -29,6 +31,8 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         ),
         "hpg+b": Method("HPG with a weighted baseline on the active goals (Thm 5.2 and C.1).", True, True, True),
         "hpg-no-ratios": Method("The paper's ablation: hindsight without the likelihood ratios (biased).", True),
+        "dqn": Method("Deep Q-network with a replay buffer (appendix E.3.7).", False, replay=True),
+        "dqn+her": Method("DQN with hindsight experience replay: goals reached, relabelled.", True, replay=True),
     }
 )
 

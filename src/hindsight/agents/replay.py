@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
 from hindsight.agents.replay_options import ReplayOptions, Strategy
 from hindsight.core.episodes import Episodes
-from hindsight.environments.interface import Environment
+from hindsight.environments.interface import Task
 
 SPARE = 2
 """Memory for that many times the episodes of full length that the capacity holds, as many episodes are shorter."""
@@ -64,7 +64,7 @@ class Transitions(NamedTuple):
     """Whether the episode of this goal is over after the action, so that no further value counts."""
 
 
-def empty_replay(environment: Environment, options: ReplayOptions) -> Replay:
+def empty_replay(environment: Task, options: ReplayOptions) -> Replay:
     """A buffer without any episode."""
     observation, goal = shapes_of(environment)
     actions, most = environment.horizon - 1, options.most_transitions(environment.horizon)
@@ -85,7 +85,7 @@ def empty_replay(environment: Environment, options: ReplayOptions) -> Replay:
 
 
 def add_episodes(
-    environment: Environment,
+    environment: Task,
     options: ReplayOptions,
     replay: Replay,
     episodes: Episodes,
@@ -120,7 +120,7 @@ def add_episodes(
 
 
 def list_transitions(
-    environment: Environment,
+    environment: Task,
     options: ReplayOptions,
     arrivals: Shaped[Array, "time *goal"],
     pursued_goal: Shaped[Array, "*goal"],
@@ -147,7 +147,7 @@ def list_transitions(
 
 
 def _draw_goals(
-    environment: Environment,
+    environment: Task,
     strategy: Strategy,
     arrivals: Shaped[Array, "time *goal"],
     length: Int[Array, ""],
@@ -171,7 +171,7 @@ def _draw_goals(
     return drawn, times < decisions[drawn]
 
 
-def _decisions(environment: Environment, goal: Array, arrivals: Array, length: Array) -> Int[Array, ""]:
+def _decisions(environment: Task, goal: Array, arrivals: Array, length: Array) -> Int[Array, ""]:
     """How many actions of an episode were taken before it was over under a goal."""
     reached = jax.vmap(environment.reached, in_axes=(0, None))(arrivals, goal)
     first = jnp.where(jnp.any(reached), jnp.argmax(reached) + 1, len(arrivals))
@@ -193,7 +193,7 @@ def directory(replay: Replay, capacity: int) -> Directory:
     return Directory(ends, jnp.max(jnp.where(ends <= capacity, ends, 0)))
 
 
-def look_up(environment: Environment, replay: Replay, where: Directory, numbers: Int[Array, " row"]) -> Transitions:
+def look_up(environment: Task, replay: Replay, where: Directory, numbers: Int[Array, " row"]) -> Transitions:
     """The transitions with these numbers, all below the directory's size."""
     slots = replay.counts.shape[0]
     age = jnp.searchsorted(where.ends, numbers, side="right")
@@ -217,15 +217,13 @@ def look_up(environment: Environment, replay: Replay, where: Directory, numbers:
     )
 
 
-def draw(
-    environment: Environment, options: ReplayOptions, replay: Replay, count: int, key: Key[Array, ""]
-) -> Transitions:
+def draw(environment: Task, options: ReplayOptions, replay: Replay, count: int, key: Key[Array, ""]) -> Transitions:
     """Transitions drawn uniformly, with replacement, from a buffer that is not empty."""
     where = directory(replay, options.capacity)
     return look_up(environment, replay, where, jax.random.randint(key, (count,), 0, where.size))
 
 
-def shapes_of(environment: Environment) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
+def shapes_of(environment: Task) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
     """Shape and type of an observation and of a goal."""
-    state = jax.eval_shape(environment.reset, jax.random.key(0))
-    return jax.eval_shape(environment.observe, state), jax.eval_shape(environment.achieved_goal, state)
+    observation = jax.ShapeDtypeStruct(environment.observation_shape, jnp.dtype(environment.observation_type))
+    return observation, jax.ShapeDtypeStruct(environment.goal_shape, jnp.dtype(environment.goal_type))

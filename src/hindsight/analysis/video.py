@@ -26,5 +26,5 @@ def film(pictures: Sequence[Picture], frames_per_second: float) -> bytes:
         path = Path(folder) / "film.mp4"
         with imageio.get_writer(path, fps=frames_per_second, codec="libx264", macro_block_size=1, quality=8) as writer:
             for picture in pictures:
-                writer.append_data(picture[:height, :width])
+                writer.append_data(picture[:height, :width])  # type: ignore[attr-defined]
         return path.read_bytes()

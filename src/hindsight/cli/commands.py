@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
-from hindsight.training.settings import Ended, Horizon, Settings
+from hindsight.training.settings import Ended, Horizon, InitialWeights, Relabelling, Settings
 
 PAPER = "(default: the paper's)"
 Count = Annotated[int | None, arg(metavar="INT", help_behavior_hint=PAPER)]
@@ -47,6 +47,28 @@ class Train:
     """paper: reaching the pursued goal ends the episode. full: the agent acts on to the horizon (unbiased)."""
     ended: Annotated[Ended | None, arg(metavar="{drop,carry}", help_behavior_hint="(default: drop)")] = None
     """What an ended episode adds to the normaliser. drop: nothing (as published). carry: its last ratio."""
+    initial_weights: Annotated[
+        InitialWeights | None, arg(metavar="{narrow,scaled}", help_behavior_hint="(default: the paper's)")
+    ] = None
+    """narrow: normal with deviation 0.01. scaled: uniform with variance 2 / (inputs + outputs)."""
+    normalise: Annotated[Switch | None, arg(help_behavior_hint="(default: no)")] = None
+    """Show the networks observations and goals with running mean 0 and deviation 1."""
+    relabelling: Annotated[
+        Relabelling | None, arg(metavar="{final,future,episode}", help_behavior_hint="(default: final)")
+    ] = None
+    """For dqn+her: relabel with the goal that the episode reached last, with later ones, or with any of it."""
+    relabelled_goals: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 1)")] = None
+    """For dqn+her: goals that each transition is relabelled with."""
+    replay_capacity: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 1000000)")] = None
+    """For dqn: the most transitions in the buffer, relabelled ones included."""
+    epsilon: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 0.2)")] = None
+    """For dqn: the probability of a random action while exploring."""
+    discount: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 0.98)")] = None
+    """For dqn: what the next value counts for."""
+    gradient_steps: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 40)")] = None
+    """For dqn: minibatches after each batch of episodes."""
+    minibatch_size: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 128)")] = None
+    """For dqn: transitions in a minibatch."""
     output: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: a new one below runs/)")] = None
     """Where the run goes."""
     resume: Switch = False

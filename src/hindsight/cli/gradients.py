@@ -12,13 +12,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from hindsight.agents.registry import find_method
 from hindsight.analysis.figures import figure_bytes
 from hindsight.analysis.gradient_figures import ErrorBar, gradient_errors
 from hindsight.cli.commands import Gradients
 from hindsight.cli.compilation import keep_compiled_programs
 from hindsight.cli.train import new_folder
 from hindsight.core.errors import HindsightError
-from hindsight.environments.registry import Specification, specify
+from hindsight.environments.interface import Environment
+from hindsight.environments.registry import Specification, require_compiled, specify
 from hindsight.experiments.gradient_forms import FORMS
 from hindsight.experiments.gradients import Measurement, Setup, measure, setups
 from hindsight.experiments.job import load_job, load_snapshot
@@ -54,16 +56,22 @@ def _policy(command: Gradients, specification: Specification) -> tuple[Any, str]
     if command.run_folder is None:
         if command.checkpoint is not None:
             raise HindsightError("--checkpoint needs --run-folder.")
-        agent = make_agent(specification.build(), Settings(hidden_layers=command.hidden_layers))
+        agent = make_agent(_environment(specification), Settings(hidden_layers=command.hidden_layers))
         return agent.policy(agent.init(jax.random.key(command.seed))), "a fresh policy"
     job = load_job(command.run_folder)
     if job.environment != specification:
         raise HindsightError(f"'{command.run_folder}' was trained on {job.environment.id}, not {specification.id}.")
+    if find_method(job.settings.method).replay:
+        raise HindsightError(f"'{command.run_folder}' holds action values ({job.settings.method}), not a policy.")
     snapshot = load_snapshot(command.run_folder, job, command.checkpoint)
-    found = policies(specification.build(), job.settings, snapshot)
+    found = policies(_environment(specification), job.settings, snapshot)
     if not 0 <= command.policy < len(found):
         raise HindsightError(f"'{command.run_folder}' holds the runs 0 to {len(found) - 1}, not {command.policy}.")
     return found[command.policy], f"{job.settings.method} after {snapshot.batch} batches"
+
+
+def _environment(specification: Specification) -> Environment:
+    return require_compiled(specification.build(), specification.id)
 
 
 def _caps(command: Gradients) -> list[int | None]:
@@ -86,7 +94,7 @@ def _measure(
             progress.update(task, completed=setup * command.samples + samples, description=describe(chosen[setup]))
 
         found = []
-        for measurement in measure(specification.build(), policy, chosen, command.samples, command.seed, tick):
+        for measurement in measure(_environment(specification), policy, chosen, command.samples, command.seed, tick):
             found.append(measurement)
             if not console.is_terminal:
                 console.print(f"{len(found)}/{len(chosen)} {describe(measurement.setup)}", highlight=False)

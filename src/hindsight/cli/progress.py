@@ -99,6 +99,10 @@ class TrainingProgress:
         """Say what is going on while there is no progress to show, such as "compiling ..."."""
         self._line.show(message, due=True)
 
+    def announce(self, sentence: str) -> None:
+        """Say something that stays, above the line that moves."""
+        self._line.announce(sentence)
+
     def update(
         self, batch: int, mean_return: float, spread: float, updates_per_second: float, failed_runs: int = 0
     ) -> None:

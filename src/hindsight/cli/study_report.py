@@ -10,6 +10,7 @@ from hindsight.cli.compilation import keep_compiled_programs
 from hindsight.cli.inspect import animate_policy
 from hindsight.cli.study_commands import StudyExport, StudyReport
 from hindsight.core.errors import HindsightError
+from hindsight.environments.interface import Environment
 from hindsight.exact import best_return
 from hindsight.experiments.paper import paper_result
 from hindsight.experiments.study import Plan
@@ -63,10 +64,11 @@ def _animations(folder: Path, plans: list[Plan], results: StudyResults, console:
     with console.status("Playing") as status:
         for number, (_, plan) in enumerate(best.values(), 1):
             status.update(f"Playing: policy {number} of {len(best)}")
-            policy = kept_policy(folder, plan)
-            if policy is not None:
+            policy, environment = kept_policy(folder, plan), plan.specification.build()
+            # Hosted environments have films of their own, far too large for a page.
+            if policy is not None and isinstance(environment, Environment):
                 caption = f"{plan.method} on {plan.environment}, batch size {plan.batch_size}"
-                animations[caption] = animate_policy(plan.specification.build(), policy, EPISODES_SHOWN, seed=0)
+                animations[caption] = animate_policy(environment, policy, EPISODES_SHOWN, seed=0)
     return animations
 
 

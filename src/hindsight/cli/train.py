@@ -27,6 +27,7 @@ from hindsight.experiments.paper import default_settings, paper_result, paper_se
 from hindsight.records.evaluations import summary
 from hindsight.records.files import read_json, write_atomically, write_json
 from hindsight.records.tensorboard import EventFiles
+from hindsight.training.loop import make_agent
 from hindsight.training.state import Snapshot
 
 SUMMARY = "summary.json"
@@ -36,9 +37,13 @@ def run_train(command: Train) -> None:
     """Train as the command says."""
     keep_compiled_programs()
     job = resolve(command)
+    environment = job.environment.build()
+    make_agent(environment, job.settings)  # what cannot work is refused before a folder is made for it
     folder = command.output or new_folder(f"{job.environment.id}-{job.settings.method}-batch{job.settings.batch_size}")
     check_folder(job, folder, command.resume)
     console = Console(stderr=True)
+    for sentence in getattr(environment, "notices", ()):
+        console.print(sentence, highlight=False, soft_wrap=True)
     console.print(
         f"Training {job.settings.method} on {job.environment.id} into {folder}", highlight=False, soft_wrap=True
     )
@@ -86,7 +91,7 @@ def train_with_progress(
             tick(snapshot.batch)
 
         try:
-            snapshot = run_job(job, folder, resume, report, tick, keep_every=keep_every)
+            snapshot = run_job(job, folder, resume, report, tick, keep_every=keep_every, notice=progress.announce)
         except KeyboardInterrupt:
             done = f"{latest[-1].batch if latest else 0} of {job.settings.batches} batches"
             raise KeyboardInterrupt(
@@ -107,7 +112,6 @@ def write_newest_events(events: EventFiles, snapshot: Snapshot) -> None:
 def resolve(command: Train) -> Job:
     """The job that a command asks for: what is not given comes from the folder to resume, or from the paper."""
     environment = specify(command.environment, **({"map": command.map} if command.map else {}))
-    environment.build()  # so that one which cannot be built is refused before a folder is made for it
     if command.method is not None:
         find_method(command.method)
     if command.resume and command.output is None:

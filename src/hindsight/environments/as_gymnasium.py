@@ -25,7 +25,7 @@ from hindsight.environments.bit_flipping import BitFlipping
 from hindsight.environments.extras import import_gymnasium
 from hindsight.environments.grid_world import GridWorld
 from hindsight.environments.interface import Environment
-from hindsight.environments.registry import make
+from hindsight.environments.registry import make_compiled
 
 import_gymnasium()  # Says in a sentence what is missing.
 import gymnasium  # noqa: E402
@@ -49,7 +49,7 @@ class GoalEnvironment(gymnasium.Env):
     metadata = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012  (Gymnasium's own form)
 
     def __init__(self, environment: Environment | str, render_mode: str | None = None):
-        self._environment = make(environment) if isinstance(environment, str) else environment
+        self._environment = make_compiled(environment) if isinstance(environment, str) else environment
         self.render_mode = render_mode
         self.action_space = gymnasium.spaces.Discrete(self._environment.action_count)
         observation, goal = _spaces(self._environment)
@@ -130,7 +130,7 @@ def register() -> None:
                 name,
                 entry_point=f"{__name__}:GoalEnvironment",
                 kwargs={"environment": ours},
-                max_episode_steps=make(ours).horizon - 1,
+                max_episode_steps=make_compiled(ours).horizon - 1,
             )
 
 

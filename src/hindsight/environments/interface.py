@@ -1,6 +1,7 @@
 """What an environment must say of itself, as pure functions of a single episode."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -37,8 +38,18 @@ class Task(eqx.Module):
 
     @property
     @abstractmethod
+    def observation_type(self) -> str:
+        """The type of the numbers in it."""
+
+    @property
+    @abstractmethod
     def goal_shape(self) -> tuple[int, ...]:
         """The shape of a goal."""
+
+    @property
+    def goal_type(self) -> str:
+        """The type of the numbers in it."""
+        return "float32"
 
     @property
     @abstractmethod
@@ -72,12 +83,25 @@ class Environment(Task):
     @property
     def observation_shape(self) -> tuple[int, ...]:
         """The shape of what the policy is shown."""
-        return jax.eval_shape(lambda key: self.observe(self.reset(key)), jax.random.key(0)).shape
+        return self._shape(self.observe).shape
+
+    @property
+    def observation_type(self) -> str:
+        """The type of the numbers in it."""
+        return str(self._shape(self.observe).dtype)
 
     @property
     def goal_shape(self) -> tuple[int, ...]:
         """The shape of a goal."""
-        return jax.eval_shape(lambda key: self.achieved_goal(self.reset(key)), jax.random.key(0)).shape
+        return self._shape(self.achieved_goal).shape
+
+    @property
+    def goal_type(self) -> str:
+        """The type of the numbers in it."""
+        return str(self._shape(self.achieved_goal).dtype)
+
+    def _shape(self, view: Callable[[State], Array]) -> jax.ShapeDtypeStruct:
+        return jax.eval_shape(lambda key: view(self.reset(key)), jax.random.key(0))
 
     @abstractmethod
     def reset(self, key: Key[Array, ""]) -> State:

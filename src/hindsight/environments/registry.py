@@ -11,7 +11,7 @@ from hindsight.core.errors import HindsightError, unknown
 from hindsight.environments.bit_flipping import BitFlipping
 from hindsight.environments.extras import import_ale, import_robotics
 from hindsight.environments.grid_world import empty_room, four_rooms, parse_map_file
-from hindsight.environments.interface import Task
+from hindsight.environments.interface import Environment, Task
 
 
 @dataclass(frozen=True)
@@ -149,6 +149,18 @@ def make(name: str, **options: Any) -> Task:
     9
     """
     return specify(name, **options).build()
+
+
+def make_compiled(name: str, **options: Any) -> Environment:
+    """As `make`, for what only a compiled environment can do."""
+    return require_compiled(make(name, **options), name)
+
+
+def require_compiled(task: Task, name: str) -> Environment:
+    """The environment, unless it is a hosted one."""
+    if not isinstance(task, Environment):
+        raise HindsightError(f"'{name}' is played by a simulator, but this needs an environment that compiles.")
+    return task
 
 
 def _read_map(path: str) -> str:

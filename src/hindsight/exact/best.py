@@ -3,11 +3,11 @@
 from hindsight.core.errors import HindsightError
 from hindsight.environments.bit_flipping import BitFlipping
 from hindsight.environments.finite import finite_problem
-from hindsight.environments.interface import Environment
+from hindsight.environments.interface import Environment, Task
 from hindsight.exact.values import optimal_return
 
 
-def best_return(environment: Environment) -> float | None:
+def best_return(environment: Task) -> float | None:
     """The largest expected return of any policy, or None where it cannot be computed.
 
     Bit flipping, which has too many states for tables, in closed form: a goal with d ones takes d actions and so gives
@@ -18,6 +18,8 @@ def best_return(environment: Environment) -> float | None:
             # One action only: there is no way back to the start.
             return 0.5 * (environment.horizon - 1)
         return environment.horizon - environment.bits / 2 - 2 * 2.0**-environment.bits
+    if not isinstance(environment, Environment):
+        return None
     try:
         return optimal_return(finite_problem(environment))
     except HindsightError:

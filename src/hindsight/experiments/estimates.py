@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +11,13 @@ import numpy as np
 
 from hindsight.agents.interface import LearningRates
 from hindsight.agents.registry import METHODS
-from hindsight.environments.interface import Environment
+from hindsight.environments.interface import Task
 from hindsight.experiments.protocol import Performances, rounds_ahead
 from hindsight.experiments.study import Plan
 from hindsight.records.results import Cell, FinishedRun
-from hindsight.training.loop import make_program
+from hindsight.training.hosted_loop import HostedProgram
+from hindsight.training.loop import make_program, training
+from hindsight.training.settings import Settings
 
 SECONDS_TO_MEASURE = 1.0
 
@@ -60,7 +62,10 @@ def work_ahead(plan: Plan, performances: Performances) -> Work:
 def measured_speed(plan: Plan) -> Speed:
     """Compile a cell's program and time a few updates and evaluations of a fresh policy on one core."""
     settings = plan.settings(plan.definitive, 1)
-    program = make_program(plan.specification.build(), settings)
+    environment = plan.specification.build()
+    program = make_program(environment, settings)
+    if isinstance(program, HostedProgram):
+        return _hosted_speed(environment, settings, program)
     seeds = np.zeros(1, np.uint32)
     states = program.init(jnp.asarray(seeds))
     # Of the very types that training uses, so that the program compiled here serves there.
@@ -77,6 +82,17 @@ def measured_speed(plan: Plan) -> Speed:
         batches = min(settings.batches, 2 * batches)
         taken = seconds(batches, False)
     return Speed(taken / batches, min(seconds(0, True) for _ in range(2)))
+
+
+def _hosted_speed(environment: Task, settings: Settings, program: HostedProgram) -> Speed:
+    """Time two batches and an evaluation of as many episodes; all cores play, so that counts for each of them."""
+    short = replace(settings, batches=2, evaluate_every=1, evaluation_episodes=settings.batch_size)
+    moments = []
+    for _ in training(environment, short, program=program):
+        moments.append(time.monotonic())
+    # The first batch compiles; the second plays as many greedy episodes as exploring ones.
+    both = (moments[2] - moments[1]) * (os.cpu_count() or 1)
+    return Speed(both / 2, both / 2 * settings.evaluation_episodes / settings.batch_size)
 
 
 def observed_speeds(runs: Iterable[FinishedRun]) -> dict[Cell, Speed]:
@@ -100,9 +116,11 @@ def guessed_speeds(plans: Iterable[Plan], known: Mapping[Cell, Speed]) -> dict[C
     return {cell: known.get(cell, Speed(factor * cost)) for cell, cost in costs.items()}
 
 
-def rough_cost(plan: Plan, environment: Environment) -> float:
+def rough_cost(plan: Plan, environment: Task) -> float:
     """Network evaluations in an update, more or less: only good for comparing cells."""
     method = METHODS[plan.method]
+    if method.replay:
+        return 4.0 * plan.agent.get("gradient_steps", 40) * plan.agent.get("minibatch_size", 128)
     decisions = plan.batch_size * (environment.horizon - 1)
     if not method.hindsight:
         return 4.0 * decisions * (2 if method.baseline else 1)

@@ -84,6 +84,7 @@ def run_job(
     tick: Callable[[int], None] = lambda batch: None,
     seconds_between_checkpoints: float = 5.0,
     keep_every: int | None = None,
+    notice: Callable[[str], None] = lambda sentence: None,
 ) -> Snapshot:
     """Train a job into a folder, and call `report` after each evaluation and `tick` every few seconds.
 
@@ -101,7 +102,7 @@ def run_job(
         if snapshot is not None:
             report(snapshot)
         try:
-            for newest in training(job.environment.build(), job.settings, snapshot=snapshot, tick=tick):
+            for newest in training(job.environment.build(), job.settings, snapshot=snapshot, tick=tick, notice=notice):
                 snapshot = newest
                 report(snapshot)
                 if keep_every and snapshot.batch % keep_every == 0:

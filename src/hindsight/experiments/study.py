@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from hindsight.agents.registry import METHODS, find_method
 from hindsight.core.errors import HindsightError, unknown
 from hindsight.environments.registry import Specification, specify
-from hindsight.experiments.paper import paper_settings, tables
+from hindsight.experiments.paper import network_settings, paper_settings, tables
 from hindsight.records.files import read_bytes
 from hindsight.records.results import Cell
 from hindsight.training.settings import Settings
@@ -24,7 +24,21 @@ LARGEST_SEED = 2**32 - 1 - 100 * SEEDS_BETWEEN_STAGES
 """Of a study: beyond it there is room for the seeds of more stages than a search ever has."""
 
 STAGE_KEYS = ("runs", "batches", "evaluate_every", "evaluation_episodes")
-AGENT_KEYS = ("hidden_layers", "max_active_goals", "horizon", "ended")
+AGENT_KEYS = (
+    "hidden_layers",
+    "max_active_goals",
+    "horizon",
+    "ended",
+    "initial_weights",
+    "normalise",
+    "relabelling",
+    "relabelled_goals",
+    "replay_capacity",
+    "epsilon",
+    "discount",
+    "gradient_steps",
+    "minibatch_size",
+)
 RATE_KEYS = ("learning_rates", "baseline_learning_rates")
 MATCH_KEYS = ("environments", "methods", "batch_sizes")
 STUDY_KEYS = ("name", "seed", *MATCH_KEYS, *RATE_KEYS, *AGENT_KEYS, "search", "definitive", "override")
@@ -248,7 +262,7 @@ def _defaults(cell: Cell) -> dict[str, Any]:
     """The paper's settings of a cell where it has some, otherwise those of its small environments' search."""
     base = Settings()
     rates = tables()["learning_rates"]
-    chosen: dict[str, Any] = {key: getattr(base, key) for key in AGENT_KEYS}
+    chosen: dict[str, Any] = {key: getattr(base, key) for key in AGENT_KEYS} | network_settings(cell.environment)
     row = paper_settings(cell.environment, cell.batch_size)
     if row is None:
         stage = {"batches": base.batches, "evaluate_every": base.evaluate_every}
@@ -264,6 +278,8 @@ def _defaults(cell: Cell) -> dict[str, Any]:
         chosen["max_active_goals"] = row["max_active_goals_per_episode"]
         chosen["learning_rates"] = rates[row["policy_learning_rates"]]
         chosen["baseline_learning_rates"] = rates[row["baseline_learning_rates"] or row["policy_learning_rates"]]
+    if METHODS[cell.method].replay and f"dqn_{cell.environment}" in rates:
+        chosen["learning_rates"] = rates[f"dqn_{cell.environment}"]
     strategy = "halving" if METHODS[cell.method].baseline else "grid"
     return chosen | {"search": {"strategy": strategy, **search}, "definitive": definitive}
 

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from hindsight.core.errors import HindsightError
-from hindsight.environments.interface import Environment
+from hindsight.environments.interface import Task
 from hindsight.environments.registry import Specification
 from hindsight.experiments.protocol import Performances, Piece, next_piece
 from hindsight.experiments.study import Plan, Study
@@ -19,6 +19,7 @@ from hindsight.records.checkpoints import load_checkpoint, save_checkpoint
 from hindsight.records.files import claimed, make_folder, remove_leftovers
 from hindsight.records.results import DEFINITIVE, RESULTS, Cause, Cell, FinishedRun, ResultsFile, RunKey, StudyResults
 from hindsight.records.versions import versions
+from hindsight.training.hosted_loop import HostedProgram
 from hindsight.training.loop import Program, initial_states, make_agent, make_program, training
 from hindsight.training.settings import Settings
 from hindsight.training.state import (
@@ -133,7 +134,7 @@ class _Worker:
         self._folder = folder
         self._observer = observer
         self._seconds_between_checkpoints = seconds_between_checkpoints
-        self._held: tuple[tuple[Specification, Settings], Environment, Program] | None = None
+        self._held: tuple[tuple[Specification, Settings], Task, Program | HostedProgram] | None = None
 
     def train(self, piece: Piece) -> list[FinishedRun]:
         """Train a piece to its end; an exception in it becomes the failure of its runs."""
@@ -170,7 +171,7 @@ class _Worker:
     def _tick(self, piece: Piece) -> Callable[[int], None]:
         return lambda batch: self._observer.tick(piece, batch)
 
-    def _compiled(self, piece: Piece) -> tuple[Environment, Program]:
+    def _compiled(self, piece: Piece) -> tuple[Task, Program | HostedProgram]:
         # Numbers of batches and runs, rates and seeds are inputs of a program; the rest is compiled in.
         essence = (piece.plan.specification, replace(piece.settings, batches=1, evaluate_every=1, runs=1))
         if self._held is None or self._held[0] != essence:
@@ -178,7 +179,7 @@ class _Worker:
             self._held = (essence, environment, make_program(environment, essence[1]))
         return self._held[1:]
 
-    def _unfinished(self, piece: Piece, program: Program) -> tuple[Snapshot | None, float]:
+    def _unfinished(self, piece: Piece, program: Program | HostedProgram) -> tuple[Snapshot | None, float]:
         """Where the piece was stopped, if it was, and the seconds that went into it."""
         path = self._folder / UNFINISHED
         if not path.exists():
@@ -262,7 +263,7 @@ def _runs(piece: Piece) -> Runs:
     )
 
 
-def _finished(piece: Piece, environment: Environment, snapshot: Snapshot, seconds: float) -> list[FinishedRun]:
+def _finished(piece: Piece, environment: Task, snapshot: Snapshot, seconds: float) -> list[FinishedRun]:
     evaluations = snapshot.evaluations
     failures = {failure.run: Cause(failure.batch, failure.cause) for failure in snapshot.failures}
     records = _records(piece, environment, snapshot.states)
@@ -283,7 +284,7 @@ def _finished(piece: Piece, environment: Environment, snapshot: Snapshot, second
     ]
 
 
-def _records(piece: Piece, environment: Environment, states: RunState) -> dict[str, np.ndarray]:
+def _records(piece: Piece, environment: Task, states: RunState) -> dict[str, np.ndarray]:
     if piece.round.name != DEFINITIVE:
         return {}
     found = make_agent(environment, piece.settings).records(states.agent)

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from hindsight.environments.interface import Environment
+from hindsight.environments.interface import Task
 from hindsight.environments.registry import specify
 from hindsight.experiments.paper import default_settings
 from hindsight.records.evaluations import Evaluations
@@ -28,27 +28,39 @@ class Result:
     """The runs that stopped being finite."""
 
 
-def train(
-    environment: str | Environment, report: Callable[[Snapshot], None] = lambda snapshot: None, **settings: Any
-) -> Result:
-    """Train on an environment, given by name or as an object, and return learning curves and policies.
+def train(environment: Any, report: Callable[[Snapshot], None] = lambda snapshot: None, **settings: Any) -> Result:
+    """Train on an environment and return learning curves and policies.
+
+    `environment` is a name, an environment of this library, or a Gymnasium goal environment.
 
     `settings` are the fields of `Settings`; those not given are the paper's for a named environment. `report` is
     called with a snapshot after each evaluation.
     """
     if isinstance(settings.get("hidden_layers"), list):
         settings["hidden_layers"] = tuple(settings["hidden_layers"])
-    name = "custom"
+    name, task = _resolve(environment)
+    chosen = default_settings(name, settings)
+    for snapshot in training(task, chosen):
+        report(snapshot)
+    return Result(chosen, snapshot.evaluations, policies(task, chosen, snapshot), snapshot.failures)
+
+
+def _resolve(environment: Any) -> tuple[str, Task]:
+    """The name and the environment that a user means."""
     if isinstance(environment, str):
         specification = specify(environment)
-        name, environment = specification.id, specification.build()
-    chosen = default_settings(name, settings)
-    for snapshot in training(environment, chosen):
-        report(snapshot)
-    return Result(chosen, snapshot.evaluations, policies(environment, chosen, snapshot), snapshot.failures)
+        return specification.id, specification.build()
+    if isinstance(environment, Task):
+        return "custom", environment
+    # Whatever else it is, it is for Gymnasium's door to say what is wrong with it.
+    from hindsight.environments.gymnasium_task import gymnasium_task
+    from hindsight.environments.hosted import HostedEnvironment
+
+    task = gymnasium_task(environment)
+    return f"gym:{task.name}", HostedEnvironment(task)
 
 
-def policies(environment: Environment, settings: Settings, snapshot: Snapshot) -> list[Any]:
+def policies(environment: Task, settings: Settings, snapshot: Snapshot) -> list[Any]:
     """The policy of each run of a snapshot."""
     agent = make_agent(environment, settings)
     runs = range(len(snapshot.evaluations.seeds))

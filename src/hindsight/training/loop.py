@@ -12,9 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, Key
 
+from hindsight.agents.dqn import dqn_agent
 from hindsight.agents.interface import Agent, LearningRates
 from hindsight.agents.policy_gradient import Options, policy_gradient_agent
 from hindsight.agents.registry import find_method
+from hindsight.agents.replay_options import ReplayOptions
 from hindsight.environments.hosted import HostedEnvironment
 from hindsight.environments.interface import Environment, Task
 from hindsight.rollout.compiled import collect, play
@@ -49,6 +51,9 @@ def runs_of(settings: Settings) -> Runs:
 
 def make_agent(task: Task, settings: Settings) -> Agent:
     """The agent of the settings' method."""
+    method = find_method(settings.method)
+    if method.replay:
+        return dqn_agent(task, replay_options(settings))
     options = Options(
         tuple(settings.hidden_layers),
         settings.max_active_goals,
@@ -56,7 +61,22 @@ def make_agent(task: Task, settings: Settings) -> Agent:
         settings.initial_weights,
         settings.normalise,
     )
-    return policy_gradient_agent(task, find_method(settings.method), options)
+    return policy_gradient_agent(task, method, options)
+
+
+def replay_options(settings: Settings) -> ReplayOptions:
+    """The part of the settings that an agent with a replay buffer needs."""
+    return ReplayOptions(
+        relabel=find_method(settings.method).hindsight,
+        strategy=settings.relabelling,
+        relabelled_goals=settings.relabelled_goals,
+        capacity=settings.replay_capacity,
+        epsilon=settings.epsilon,
+        discount=settings.discount,
+        gradient_steps=settings.gradient_steps,
+        minibatch_size=settings.minibatch_size,
+        hidden_layers=tuple(settings.hidden_layers),
+    )
 
 
 def make_program(environment: Task, settings: Settings) -> Program | HostedProgram:
@@ -78,16 +98,21 @@ def _compiled_program(environment: Environment, agent: Agent, settings: Settings
         explore = functools.partial(agent.explore, state.agent)
         episodes = collect(environment, explore, settings.batch_size, episode_key, settings.horizon)
         learned, cause = agent.update(state.agent, episodes, rates, update_key)
-        good = (cause == 0) & (state.failed_batch < 0)
-        kept = jax.tree.map(lambda new, old: jnp.where(good, new, old), learned, state.agent)
-        fails_now = (cause != 0) & (state.failed_batch < 0)
-        return RunState(kept, jnp.where(fails_now, batch, state.failed_batch), jnp.where(fails_now, cause, state.cause))
+        return RunState(learned, jnp.where(cause != 0, batch, state.failed_batch), cause)
 
     def advance_one(
         state: RunState, seed: Array, rates: LearningRates, done: Array, more: Array, evaluates: Array
     ) -> tuple[RunState, Evaluation]:
         keys = keys_of(seed)
-        state = jax.lax.fori_loop(done, done + more, lambda batch, s: update(s, batch, keys.training, rates), state)
+
+        # A run that has failed trains no more. (Selecting its old state instead would copy a whole replay buffer.)
+        def goes_on(carry: tuple[Array, RunState]) -> Array:
+            return (carry[0] < done + more) & (carry[1].failed_batch < 0)
+
+        def train(carry: tuple[Array, RunState]) -> tuple[Array, RunState]:
+            return carry[0] + 1, update(carry[1], carry[0], keys.training, rates)
+
+        _, state = jax.lax.while_loop(goes_on, train, (jnp.int32(done), state))
 
         def evaluate() -> Evaluation:
             exploit = functools.partial(agent.exploit, state.agent)

@@ -9,6 +9,7 @@ from hindsight.core.errors import HindsightError, unknown
 Horizon = Literal["paper", "full"]
 Ended = Literal["drop", "carry"]
 InitialWeights = Literal["narrow", "scaled"]
+Relabelling = Literal["final", "future", "episode"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,20 @@ class Settings:
     """narrow: normal with deviation 0.01. scaled: uniform with variance 2 / (inputs + outputs)."""
     normalise: bool = False
     """Show the networks observations and goals with running mean 0 and deviation 1."""
+    relabelling: Relabelling = "final"
+    """dqn+her: goals that transitions are relabelled with: the episode's final one, future ones, or any of it."""
+    relabelled_goals: int = 1
+    """dqn+her: goals that each transition is relabelled with."""
+    replay_capacity: int = 10**6
+    """dqn: the most transitions in the buffer, relabelled ones included."""
+    epsilon: float = 0.2
+    """dqn: the probability of a random action while exploring."""
+    discount: float = 0.98
+    """dqn: what the next value counts for."""
+    gradient_steps: int = 40
+    """dqn: minibatches after each batch of episodes."""
+    minibatch_size: int = 128
+    """dqn: transitions in a minibatch."""
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "batches", "evaluate_every", "evaluation_episodes", "runs"):
@@ -55,8 +70,7 @@ class Settings:
             )
         for name in ("learning_rate", "baseline_learning_rate"):
             value = getattr(self, name)
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not (is_number and math.isfinite(value) and value > 0):
+            if not (_is_number(value) and math.isfinite(value) and value > 0):
                 raise HindsightError(f"{name} must be a finite number above zero, not {value}.")
         if not _is_integer(self.seed):
             raise HindsightError(f"seed must be a whole number, not {self.seed}.")
@@ -68,7 +82,18 @@ class Settings:
             _require_positive_integer("each width in hidden_layers", width)
         if self.max_active_goals is not None:
             _require_positive_integer("max_active_goals", self.max_active_goals)
-        choices = {"horizon": Horizon, "ended": Ended, "initial_weights": InitialWeights}
+        for name in ("relabelled_goals", "replay_capacity", "gradient_steps", "minibatch_size"):
+            _require_positive_integer(name, getattr(self, name))
+        for name, lowest in (("epsilon", "from 0"), ("discount", "above 0")):
+            value = getattr(self, name)
+            if not _is_number(value) or not (0 <= value <= 1) or (name == "discount" and value == 0):
+                raise HindsightError(f"{name} must be a number {lowest} to 1, not {value}.")
+        choices = {
+            "horizon": Horizon,
+            "ended": Ended,
+            "initial_weights": InitialWeights,
+            "relabelling": Relabelling,
+        }
         for name, options in ((name, get_args(kind)) for name, kind in choices.items()):
             if getattr(self, name) not in options:
                 raise unknown(name, str(getattr(self, name)), options)
@@ -86,6 +111,10 @@ class Settings:
 
 def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _require_positive_integer(name: str, value: object) -> None:
