@@ -34,13 +34,15 @@ def best_return() -> float:
 
 def exact_return(policy: Any) -> float:
     """The mean return of the greedy policy over all goals; nothing is random here."""
-    pairs = np.array(list(itertools.product(range(2**BITS), repeat=2)))
-    greedy = np.asarray(jax.vmap(policy.act)(STATES[pairs[:, 0]], STATES[pairs[:, 1]])).reshape(2**BITS, 2**BITS)
+    pairs = np.array(list(itertools.product(range(2**BITS), repeat=3)))
+    times = pairs[:, 0] % BITS
+    actions = jax.vmap(policy.act)(STATES[pairs[:, 1]], STATES[pairs[:, 2]], times)
+    greedy = np.asarray(actions).reshape(2**BITS, 2**BITS, 2**BITS)
     returns = []
     for goal in range(2**BITS):
         state, reward = 0, 0
         for time in range(1, BITS + 1):
-            state = flip(state, int(greedy[state, goal]))
+            state = flip(state, int(greedy[time - 1, state, goal]))
             if state == goal:
                 reward = BITS + 1 - time
                 break

@@ -10,7 +10,7 @@ from typing import Any
 from hindsight.core.errors import HindsightError
 from hindsight.environments.registry import Specification, specify
 from hindsight.experiments.train import policies
-from hindsight.records.checkpoints import load_checkpoint, save_checkpoint
+from hindsight.records.checkpoints import load_checkpoint, save_checkpoint, seconds_until_next
 from hindsight.records.files import claimed, make_folder, read_json, remove_leftovers, write_atomically, write_json
 from hindsight.records.versions import versions
 from hindsight.training.loop import initial_states, training
@@ -98,7 +98,7 @@ def run_job(
     with claimed(folder):
         snapshot = _prepare(job, folder, resume)
         saved = snapshot
-        last_save = time.monotonic()
+        due = time.monotonic() + seconds_between_checkpoints
         if snapshot is not None:
             report(snapshot)
         try:
@@ -108,9 +108,11 @@ def run_job(
                 if keep_every and snapshot.batch % keep_every == 0:
                     make_folder(kept_checkpoint(folder, snapshot.batch).parent)
                     _save_checkpoint(job, kept_checkpoint(folder, snapshot.batch), snapshot)
-                if time.monotonic() - last_save >= seconds_between_checkpoints:
+                if time.monotonic() >= due:
+                    began = time.monotonic()
                     _save(job, folder, snapshot)
-                    saved, last_save = snapshot, time.monotonic()
+                    saved, took = snapshot, time.monotonic() - began
+                    due = time.monotonic() + seconds_until_next(seconds_between_checkpoints, took)
         finally:
             # An interruption (Ctrl-C) comes through here too: nothing that was evaluated is lost.
             if snapshot is not None and snapshot is not saved:

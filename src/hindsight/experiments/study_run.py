@@ -15,12 +15,12 @@ from hindsight.environments.interface import Task
 from hindsight.environments.registry import Specification
 from hindsight.experiments.protocol import Performances, Piece, next_piece
 from hindsight.experiments.study import Plan, Study
-from hindsight.records.checkpoints import load_checkpoint, save_checkpoint
+from hindsight.records.checkpoints import load_checkpoint, save_checkpoint, seconds_until_next
 from hindsight.records.files import claimed, make_folder, remove_leftovers
 from hindsight.records.results import DEFINITIVE, RESULTS, Cause, Cell, FinishedRun, ResultsFile, RunKey, StudyResults
 from hindsight.records.versions import versions
 from hindsight.training.hosted_loop import HostedProgram
-from hindsight.training.loop import Program, initial_states, make_agent, make_program, training
+from hindsight.training.loop import Program, essence, initial_states, make_agent, make_program, training
 from hindsight.training.settings import Settings
 from hindsight.training.state import (
     Runs,
@@ -146,7 +146,7 @@ class _Worker:
         except Exception as error:
             return _raised(piece, error, began.seconds)
         clock = _Clock(before)
-        saved = time.monotonic()
+        due = time.monotonic() + self._seconds_between_checkpoints
         while True:
             try:
                 snapshot = next(steps)
@@ -161,9 +161,11 @@ class _Worker:
             if snapshot.batch == 0:
                 clock = _Clock()  # the time before was spent on compiling
             self._observer.tick(piece, snapshot.batch)
-            if time.monotonic() - saved >= self._seconds_between_checkpoints:
+            if time.monotonic() >= due:
+                began_saving = time.monotonic()
                 self._save(piece, snapshot, clock.seconds)
-                saved = time.monotonic()
+                took = time.monotonic() - began_saving
+                due = time.monotonic() + seconds_until_next(self._seconds_between_checkpoints, took)
         assert snapshot is not None
         self._keep_policy(piece, snapshot)
         return _finished(piece, environment, snapshot, clock.seconds)
@@ -172,11 +174,10 @@ class _Worker:
         return lambda batch: self._observer.tick(piece, batch)
 
     def _compiled(self, piece: Piece) -> tuple[Task, Program | HostedProgram]:
-        # Numbers of batches and runs, rates and seeds are inputs of a program; the rest is compiled in.
-        essence = (piece.plan.specification, replace(piece.settings, batches=1, evaluate_every=1, runs=1))
-        if self._held is None or self._held[0] != essence:
+        needed = (piece.plan.specification, essence(piece.settings))
+        if self._held is None or self._held[0] != needed:
             environment = piece.plan.specification.build()
-            self._held = (essence, environment, make_program(environment, essence[1]))
+            self._held = (needed, environment, make_program(environment, needed[1]))
         return self._held[1:]
 
     def _unfinished(self, piece: Piece, program: Program | HostedProgram) -> tuple[Snapshot | None, float]:

@@ -28,6 +28,11 @@ def save_checkpoint(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapp
     write_atomically(path, _zip_bytes(entries))
 
 
+def seconds_until_next(wanted: float, took: float) -> float:
+    """How long to wait with the next checkpoint: large ones (replay buffers) must not take more than a twentieth."""
+    return wanted if took < 1 else max(wanted, 20 * took)
+
+
 def load_checkpoint(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read what `save_checkpoint` wrote, after checking every array and the metadata against their digests."""
     entries = _unzip(path, read_bytes(path))

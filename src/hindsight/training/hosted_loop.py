@@ -122,8 +122,10 @@ class _Trainer:
             failed_batch=np.where(bad, np.int32(batch), joined.failed_batch),
             cause=np.where(bad, np.int32(4), joined.cause),
         )
-        evaluations = record(past.evaluations if past else None, self._runs, self._settings, batch, joined, evaluation)
-        return Snapshot(joined, evaluations)
+        evaluations = record(
+            past.evaluations if past else None, self._runs, self._settings, batch, [joined], evaluation
+        )
+        return Snapshot([joined], evaluations)
 
     def _evaluate(self, run: int, state: RunState, batch: int) -> tuple[float, float]:
         if state.failed_batch >= 0:

@@ -3,8 +3,9 @@
 import functools
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -29,6 +30,10 @@ from hindsight.training.state import Runs, RunState, Snapshot
 SECONDS_BETWEEN_TICKS = 2.0
 RUNS_IN_A_SHARE = 5
 """Runs that one call trains, where that divides them evenly among the cores; otherwise a call trains one."""
+
+
+Parts = Sequence[RunState]
+"""The runs in shares that are trained together."""
 
 
 class Program(NamedTuple):
@@ -76,7 +81,18 @@ def replay_options(settings: Settings) -> ReplayOptions:
         gradient_steps=settings.gradient_steps,
         minibatch_size=settings.minibatch_size,
         hidden_layers=tuple(settings.hidden_layers),
+        episode_limit=settings.batches * settings.batch_size,
     )
+
+
+def essence(settings: Settings) -> Settings:
+    """The settings that a program is compiled for: numbers of runs and batches, rates and seeds are its inputs.
+
+    A replay buffer has room for the episodes of a run, so there the number of batches counts.
+    """
+    batches = settings.batches if find_method(settings.method).replay else 1
+    inputs: dict[str, Any] = {"runs": 1, "seed": 0, "learning_rate": 1.0, "baseline_learning_rate": 1.0}
+    return replace(settings, batches=batches, evaluate_every=batches, **inputs)
 
 
 def make_program(environment: Task, settings: Settings) -> Program | HostedProgram:
@@ -151,7 +167,7 @@ def training(
 
     From an earlier `snapshot` the job goes on to the very same numbers, since every random key comes from the seed
     and the batch's number. Where evaluations are far apart, `tick` is called with the batch reached every few seconds.
-    A `program` that was made for settings with the same agent, batch size and evaluation saves compiling it again.
+    A `program` that was made for settings with the same `essence` saves compiling it again.
     Hosted environments call `notice` with a sentence about anything odd that did no harm.
     """
     runs = runs or runs_of(settings)
@@ -168,30 +184,35 @@ def _compiled_training(
     shares = _shares(len(runs.seeds))
     with ThreadPoolExecutor(_workers(len(shares))) as pool:
 
-        def advance(states: RunState, done: int, more: int, evaluates: bool) -> tuple[RunState, Evaluation]:
-            def work(share: slice) -> tuple[RunState, Evaluation]:
-                mine, its = jax.tree.map(lambda leaf: leaf[share], (states, runs))
-                rates = LearningRates(jnp.float32(its.learning_rates), jnp.float32(its.baseline_learning_rates))
-                return jax.block_until_ready(program.advance(mine, its.seeds, rates, done, more, evaluates))
+        def advance(parts: Parts, done: int, more: int, evaluates: bool) -> tuple[Parts, Evaluation]:
+            def work(share: slice, part: RunState) -> tuple[RunState, Evaluation]:
+                seeds, *both = (array[share] for array in runs)
+                rates = LearningRates(*map(jnp.float32, both))
+                return jax.block_until_ready(program.advance(part, seeds, rates, done, more, evaluates))
 
-            return _join(list(pool.map(work, shares)))
+            advanced = list(pool.map(work, shares, parts))
+            evaluations = jax.tree.map(lambda *leaves: np.concatenate(leaves), *(found for _, found in advanced))
+            return [part for part, _ in advanced], evaluations
 
         if snapshot is None:
-            states = _join(list(pool.map(lambda share: program.init(jnp.asarray(runs.seeds[share])), shares)))
-            states, evaluation = advance(states, 0, 0, True)
-            snapshot = Snapshot(states, record(None, runs, settings, 0, states, evaluation))
+            parts: Parts = list(pool.map(lambda share: program.init(jnp.asarray(runs.seeds[share])), shares))
+            parts, evaluation = advance(parts, 0, 0, True)
+            snapshot = Snapshot(parts, record(None, runs, settings, 0, parts, evaluation))
             yield snapshot
+        parts = snapshot.parts
+        if [len(part.cause) for part in parts] != [share.stop - share.start for share in shares]:
+            parts = [jax.tree.map(lambda leaf, share=share: leaf[share], snapshot.states) for share in shares]
         stride = 1
         while (done := snapshot.batch) < settings.batches:
-            states, target = snapshot.states, done + settings.evaluate_every
+            target = done + settings.evaluate_every
             while done < target:
                 began, more = time.monotonic(), min(stride, target - done)
-                states, evaluation = advance(states, done, more, done + more == target)
+                parts, evaluation = advance(parts, done, more, done + more == target)
                 done += more
                 stride = max(1, min(2 * stride, int(more * SECONDS_BETWEEN_TICKS / (time.monotonic() - began))))
                 if done < target:
                     tick(done)
-            snapshot = Snapshot(states, record(snapshot.evaluations, runs, settings, target, states, evaluation))
+            snapshot = Snapshot(parts, record(snapshot.evaluations, runs, settings, target, parts, evaluation))
             yield snapshot
 
 
@@ -209,7 +230,3 @@ def _shares(runs: int) -> list[slice]:
     """Equal shares of the runs for the cores. Few sizes of share, since each is a program that must be compiled."""
     size = RUNS_IN_A_SHARE if runs % (RUNS_IN_A_SHARE * _workers(runs)) == 0 else 1
     return [slice(start, start + size) for start in range(0, runs, size)]
-
-
-def _join(parts: list) -> Any:
-    return jax.tree.map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves]), *parts)

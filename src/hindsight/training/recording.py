@@ -1,5 +1,6 @@
 """Evaluations as they are added to the table of a job."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -19,10 +20,15 @@ class Evaluation(NamedTuple):
 
 
 def record(
-    past: Evaluations | None, runs: Runs, settings: Settings, batch: int, states: RunState, evaluation: Evaluation
+    past: Evaluations | None,
+    runs: Runs,
+    settings: Settings,
+    batch: int,
+    parts: Sequence[RunState],
+    evaluation: Evaluation,
 ) -> Evaluations:
     """The evaluations so far with the newest one behind them."""
-    failed = states.failed_batch >= 0
+    failed = np.concatenate([np.asarray(part.failed_batch) for part in parts]) >= 0
     newest = Evaluations(
         seeds=np.asarray(runs.seeds, dtype=np.int64),
         learning_rates=runs.learning_rates,

@@ -1,7 +1,8 @@
 """What a training job has reached: the learned state of every run, and who has failed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import NamedTuple
 
 import jax
@@ -45,10 +46,15 @@ class Failure:
 class Snapshot:
     """A training job right after an evaluation: all that is needed to go on."""
 
-    states: RunState
-    """All runs along the leading axis, as NumPy arrays."""
+    parts: Sequence[RunState]
+    """The runs in order, in parts that were trained together: arrays of JAX or NumPy, runs along the leading axis."""
     evaluations: Evaluations
     """Every evaluation so far."""
+
+    @cached_property
+    def states(self) -> RunState:
+        """All runs along the leading axis, as NumPy arrays. Made when asked for: a replay buffer takes its time."""
+        return jax.tree.map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves]), *self.parts)
 
     @property
     def batch(self) -> int:
@@ -58,10 +64,11 @@ class Snapshot:
     @property
     def failures(self) -> list[Failure]:
         """The runs that failed, with batch and cause."""
+        batches = np.concatenate([np.asarray(part.failed_batch) for part in self.parts])
+        causes = np.concatenate([np.asarray(part.cause) for part in self.parts])
         return [
-            Failure(run, int(self.evaluations.seeds[run]), int(batch), CAUSES[int(self.states.cause[run])])
-            for run, batch in enumerate(np.asarray(self.states.failed_batch))
-            if batch >= 0
+            Failure(int(run), int(self.evaluations.seeds[run]), int(batches[run]), CAUSES[int(causes[run])])
+            for run in np.flatnonzero(batches >= 0)
         ]
 
 
@@ -102,7 +109,7 @@ def snapshot_from_arrays(template: RunState, arrays: Mapping[str, np.ndarray]) -
     """The inverse of `snapshot_to_arrays`."""
     states = {name.removeprefix("states/"): array for name, array in arrays.items() if name.startswith("states/")}
     recorded = {name.removeprefix("evaluations/"): array for name, array in arrays.items() if name.startswith("e")}
-    return Snapshot(state_from_arrays(template, states), Evaluations(**recorded))
+    return Snapshot([state_from_arrays(template, states)], Evaluations(**recorded))
 
 
 def _name(path: tuple) -> str:
