@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup browser demo test test-slow lint types bench results-core results-paper results-gradients format clean
+.PHONY: help setup system-packages demo test test-slow lint types bench results-core results-paper results-halving results-gradients format clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -17,13 +17,13 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-browser: ## Debian's chromium, in which the tests open reports
-	@sh scripts/install_browser.sh
+system-packages: ## Debian's chromium for the tests of reports, and EGL for films without a display
+	@sh scripts/install_system_packages.sh
 
 demo: setup ## Watch HPG learn bit flipping while GCPG falls behind
 	$(BIN)/python scripts/demo.py
 
-test: setup browser lint types ## All tests, linters and type checks
+test: setup system-packages lint types ## All tests, linters and type checks
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-slow: setup ## Real learning runs, some minutes
@@ -46,6 +46,9 @@ results-core: setup ## The core learning results beside the paper's (hours; goes
 results-paper: setup ## The paper's small environments as a study (many hours; goes on where it stopped)
 	$(BIN)/hindsight study run results/paper/study.toml
 	$(BIN)/hindsight study report studies/paper-small
+
+results-halving: setup ## Successive halving beside the full grid (half an hour; goes on where it stopped)
+	$(BIN)/python scripts/results_halving.py
 
 results-gradients: setup ## The measurements of docs/gradients.md (half an hour; goes on where it stopped)
 	$(BIN)/python scripts/results_gradients.py

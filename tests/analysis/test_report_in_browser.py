@@ -239,5 +239,5 @@ def contrast(first: tuple[int, ...], second: tuple[int, ...]) -> float:
 
 def test_without_a_browser_the_tests_fail_and_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(pytest.fail.Exception, match="make browser"), Page.opened(tmp_path):
+    with pytest.raises(pytest.fail.Exception, match="make system-packages"), Page.opened(tmp_path):
         pass

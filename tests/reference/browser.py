@@ -49,7 +49,7 @@ class Page:
         """A tab of a new browser that keeps its files in `profile` and is closed at the end."""
         program = shutil.which("chromium")
         if program is None:
-            pytest.fail("There is no chromium to open reports in: run `make browser`, which installs it.")
+            pytest.fail("There is no chromium to open reports in: run `make system-packages`, which installs it.")
         # Chromium reads commands from descriptor 3 and answers on 4; a shell can put our pipes there.
         wired = ["sh", "-c", 'exec "$@" 3<&0 4>&1 </dev/null >/dev/null 2>&1', "sh"]
         command = [*wired, program, *_FLAGS, f"--user-data-dir={profile}", "about:blank"]

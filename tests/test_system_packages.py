@@ -1,4 +1,4 @@
-"""The script that installs the browser: silent when there is nothing to do, plain when it may not."""
+"""The script that installs system packages: silent when there is nothing to do, plain when it may not."""
 
 import shutil
 import subprocess
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parent.parent / "scripts" / "install_browser.sh"
+SCRIPT = Path(__file__).parent.parent / "scripts" / "install_system_packages.sh"
 SHELL = shutil.which("sh") or "/bin/sh"
 
 
@@ -32,7 +32,7 @@ def calls(programs: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def test_silent_when_the_browser_is_there(programs: Path) -> None:
+def test_silent_when_all_is_there(programs: Path) -> None:
     for name in ("chromium", "apt-get", "sudo", "id"):
         pretend(programs, name)
     result = run(programs)

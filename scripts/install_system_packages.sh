@@ -1,14 +1,19 @@
 #!/bin/sh
-# Debian's chromium, in which the tests open reports. Says nothing when it is there already.
+# Debian's chromium, in which the tests open reports, and EGL, with which MuJoCo draws where there is no display.
+# Says nothing when they are there already.
 set -eu
 
-if command -v chromium >/dev/null 2>&1; then exit 0; fi
-packages="chromium"
+packages=""
+command -v chromium >/dev/null 2>&1 || packages="chromium"
+set -- /usr/lib/*/libEGL.so.1
+[ -e "$1" ] || packages="$packages libegl1 libgl1-mesa-dri"
+packages=${packages# }
+[ -n "$packages" ] || exit 0
 
 commands="apt-get update && apt-get install --yes --no-install-recommends $packages"
 
 if ! command -v apt-get >/dev/null 2>&1; then
-    echo "The tests of reports need chromium, and this system has no apt-get to install it with." >&2
+    echo "The tests need chromium and EGL, and this system has no apt-get to install what is missing: $packages." >&2
     echo "Install it your system's way, so that 'chromium' is on the PATH." >&2
     exit 1
 fi
