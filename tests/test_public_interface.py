@@ -34,7 +34,7 @@ def test_every_name_is_there() -> None:
 def test_names_are_what_they_say() -> None:
     assert issubclass(hindsight.HindsightError, ValueError)
     assert isinstance(hindsight.make("bit-flipping", bits=8), hindsight.Environment)
-    assert {"hpg", "hpg+b", "gcpg", "gcpg+b", "hpg-no-ratios"} == hindsight.METHODS.keys()
+    assert {"hpg", "hpg+b", "gcpg", "gcpg+b", "hpg-no-ratios", "dqn", "dqn+her"} == hindsight.METHODS.keys()
     assert {"bit-flipping", "empty-room", "four-rooms", "grid"} <= hindsight.ENVIRONMENTS.keys()
     assert hindsight.Settings().method in hindsight.METHODS
 

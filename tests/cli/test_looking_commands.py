@@ -35,7 +35,7 @@ def test_environments_are_all_named(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_methods_are_all_named(capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, "methods")
-    assert len(METHODS) == 5
+    assert len(METHODS) == 7
     for name in METHODS:
         assert re.search(rf"│ {re.escape(name)} +│", text), name
 

@@ -192,6 +192,9 @@ def test_event_files_hold_the_learning_curves(definition: Path, tmp_path: Path) 
         ]
 
 
+HARD = ("ms-pacman", "fetch-push")
+
+
 def test_plan_of_the_paper_by_hand(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,7 +203,7 @@ def test_plan_of_the_paper_by_hand(
     cells = {
         tuple(row[key] for key in Cell._fields): row for row in read_json(capsys, "plan", "paper", "--skip-measurement")
     }
-    assert len(cells) == 40
+    assert len(cells) == 48
     for environment, batch_size, every, batches in PAPER:
         for method in ("gcpg", "hpg", "hpg-no-ratios", "gcpg+b", "hpg+b"):
             baseline = method.endswith("+b")
@@ -211,7 +214,12 @@ def test_plan_of_the_paper_by_hand(
             assert row["updates"] == search * every + 20 * batches
             assert row["episodes"] == batch_size * row["updates"]
             assert row["seconds"] is None
-    assert sum(row["updates"] for row in cells.values()) == 14_068_688
+    small = sum(row["updates"] for row in cells.values() if row["environment"] not in HARD)
+    assert small == 14_068_688
+    # Five rates with five runs each, then ten runs, for two methods.
+    hard = [(40_000, 40_000), (12_000, 12_500), (40_000, 40_000), (15_000, 12_500)]
+    expected = 2 * sum(25 * search + 10 * definitive for search, definitive in hard)
+    assert sum(row["updates"] for row in cells.values()) == small + expected
     assert list(tmp_path.iterdir()) == []
 
 
@@ -241,7 +249,7 @@ def test_a_folder_of_a_presets_name_does_not_hide_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "paper").mkdir()
-    assert len(read_json(capsys, "plan", "paper", "--skip-measurement")) == 40
+    assert len(read_json(capsys, "plan", "paper", "--skip-measurement")) == 48
     copied.rename(tmp_path / "paper")
     assert len(read_json(capsys, "plan", "paper", "--skip-measurement")) == 2
 

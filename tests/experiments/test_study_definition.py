@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from importlib.resources import files
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ import pytest
 from small_results import refusal
 from small_studies import STAGE, small_plan, small_study, study_text
 
-from hindsight.agents.registry import METHODS
-from hindsight.experiments.study import LARGEST_SEED, Plan, Stage, Study, load_study, parse_study, presets
+from hindsight.core.errors import HindsightError
+from hindsight.experiments.study import AGENT_KEYS, LARGEST_SEED, Plan, Stage, Study, load_study, parse_study, presets
 from hindsight.records.results import Cell
+from hindsight.training.settings import Settings
 
 # Environment, batch size, then batches and batches between evaluations: in the search, and of definitive runs.
 PAPER = [
@@ -25,6 +27,8 @@ PAPER = [
     ("four-rooms", 2, (10000, 100), (10000, 100)),
     ("four-rooms", 16, (3500, 35), (1700, 17)),
 ]
+HARD = ("ms-pacman", "fetch-push")
+METHODS = ("gcpg", "gcpg+b", "hpg", "hpg+b", "hpg-no-ratios")
 RATES = (1e-5, 5e-5, 1e-4, 5e-4, 1e-3, 5e-3, 1e-2, 5e-2)
 
 OVERRIDE = """
@@ -54,7 +58,9 @@ def test_every_cell_of_the_paper_has_its_settings() -> None:
     study = load_study("paper")
     assert study.name == "paper"
     cells = [plan.cell for plan in study.plans]
-    assert len(cells) == len(set(cells)) == len(PAPER) * len(METHODS) == 40
+    hard = [cell for cell in cells if cell.environment in ("ms-pacman", "fetch-push")]
+    assert sorted(hard) == sorted(Cell(*values) for values in product(HARD, (2, 16), ("gcpg", "hpg")))
+    assert len(cells) == len(set(cells)) == len(PAPER) * len(METHODS) + len(hard) == 48
     for environment, batch_size, (search, every), (definitive, between) in PAPER:
         for method in METHODS:
             plan = study.plans[cells.index(Cell(environment, batch_size, method))]
@@ -65,12 +71,9 @@ def test_every_cell_of_the_paper_has_its_settings() -> None:
             assert plan.baseline_learning_rates == (RATES if baseline else ())
             assert len(plan.grid) == (64 if baseline else 8)
             assert plan.strategy == ("halving" if baseline else "grid")
-            assert plan.agent == {
-                "hidden_layers": (256, 256),
-                "max_active_goals": None,
-                "horizon": "paper",
-                "ended": "drop",
-            }
+            base = Settings()
+            assert plan.agent == {key: getattr(base, key) for key in AGENT_KEYS}
+            assert (plan.agent["hidden_layers"], plan.agent["initial_weights"]) == ((256, 256), "narrow")
             assert plan.specification.id == environment
             assert plan.seed == 0
 
@@ -303,3 +306,14 @@ def test_a_map_that_cannot_be_used_is_refused_at_once(tmp_path: Path) -> None:
 def test_json_gives_the_plan_back(study: Study) -> None:
     for plan in study.plans:
         assert Plan.from_json(plan.cell, json.loads(json.dumps(plan.to_json()))) == plan
+
+
+def test_excluded_cells_are_left_out() -> None:
+    text = study_text() + '[[exclude]]\nmethods = ["gcpg"]\n'
+    assert {plan.method for plan in parse_study(text, "'mine.toml'", "mine").plans} == {
+        plan.method for plan in small_study().plans
+    } - {"gcpg"}
+    with pytest.raises(HindsightError, match="every cell is excluded"):
+        parse_study(study_text() + "[[exclude]]\n", "'mine.toml'", "mine")
+    with pytest.raises(HindsightError, match="Did you mean 'methods'"):
+        parse_study(study_text() + '[[exclude]]\nmethod = ["gcpg"]\n', "'mine.toml'", "mine")

@@ -34,6 +34,10 @@ class Reach(Task):
         return (3,)
 
     @property
+    def observation_type(self) -> str:
+        return "float32"
+
+    @property
     def goal_shape(self) -> tuple[int, ...]:
         return (2,)
 

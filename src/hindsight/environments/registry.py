@@ -24,6 +24,8 @@ class Entry:
     """The options that `make` takes for this environment, each with its default (None where one must be given)."""
     suffix: str | None = None
     """The option that a number behind the name sets: `bit-flipping-8` has 8 bits."""
+    hosted: bool = False
+    """Played by simulators, which may need optional packages."""
 
 
 def _ms_pacman() -> Task:
@@ -74,15 +76,22 @@ ENVIRONMENTS: Mapping[str, Entry] = MappingProxyType(
             {"text": None},
         ),
         "ms-pacman": Entry(
-            _ms_pacman, "Walk Ms. Pac-man through her maze to a given cell, seeing the screen (Atari emulator).", {}
+            _ms_pacman,
+            "Walk Ms. Pac-man through her maze to a given cell, seeing the screen (Atari emulator).",
+            {},
+            hosted=True,
         ),
         "fetch-push": Entry(
-            _fetch_push, "Push a block over a table to a given place with a robot arm, eight actions (MuJoCo).", {}
+            _fetch_push,
+            "Push a block over a table to a given place with a robot arm, eight actions (MuJoCo).",
+            {},
+            hosted=True,
         ),
         "gym": Entry(
             _gymnasium,
             "Any Gymnasium goal environment by its id, discrete or continuous: gym:FetchReach-v4.",
             {"id": None, "horizon": None},
+            hosted=True,
         ),
     }
 )

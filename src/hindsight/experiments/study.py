@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from hindsight.agents.registry import METHODS, find_method
 from hindsight.core.errors import HindsightError, unknown
-from hindsight.environments.registry import Specification, specify
+from hindsight.environments.registry import ENVIRONMENTS, Specification, specify
 from hindsight.experiments.paper import network_settings, paper_settings, tables
 from hindsight.records.files import read_bytes
 from hindsight.records.results import Cell
@@ -41,7 +41,7 @@ AGENT_KEYS = (
 )
 RATE_KEYS = ("learning_rates", "baseline_learning_rates")
 MATCH_KEYS = ("environments", "methods", "batch_sizes")
-STUDY_KEYS = ("name", "seed", *MATCH_KEYS, *RATE_KEYS, *AGENT_KEYS, "search", "definitive", "override")
+STUDY_KEYS = ("name", "seed", *MATCH_KEYS, *RATE_KEYS, *AGENT_KEYS, "search", "definitive", "override", "exclude")
 OVERRIDE_KEYS = (*MATCH_KEYS, *RATE_KEYS, *AGENT_KEYS, "search", "definitive")
 SEARCH_KEYS = ("strategy", *STAGE_KEYS)
 
@@ -200,20 +200,31 @@ def _study(content: Mapping[str, Any], name: str) -> Study:
         if key not in content:
             raise HindsightError(f"{key} is missing: a study needs environments, methods and batch_sizes.")
     environments, methods, sizes = (_matches(content, key) for key in MATCH_KEYS)
-    overrides = content.get("override", [])
-    if not isinstance(overrides, list) or not all(isinstance(entry, dict) for entry in overrides):
-        raise HindsightError("override must be written as tables: [[override]].")
+    overrides, excluded = (_tables(content, key) for key in ("override", "exclude"))
     for entry in overrides:
         _require_known(entry, OVERRIDE_KEYS, " of an override")
-    for layer in (content, *overrides):
+    for entry in excluded:
+        _require_known(entry, MATCH_KEYS, " of an exclusion")
+    for layer in (content, *overrides, *excluded):
         _check_layer(layer)
     _require_distinct(environments, methods, sizes)
-    for environment in environments:
-        specify(environment).build()  # lets a size or a map that cannot be used say so now
+    for specification in map(specify, environments):
+        if not ENVIRONMENTS[specification.name].hosted:
+            specification.build()  # lets a size or a map that cannot be used say so now
     cells = [Cell(*values) for values in product(environments, sizes, methods)]
+    cells = [cell for cell in cells if not any(_applies(entry, cell) for entry in excluded)]
+    if not cells:
+        raise HindsightError("every cell is excluded.")
     plans = tuple(_plan(cell, content, overrides) for cell in cells)
     _validate(plans)
     return Study(name, plans)
+
+
+def _tables(content: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    entries = content.get(key, [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise HindsightError(f"{key} must be written as tables: [[{key}]].")
+    return entries
 
 
 def _check_layer(layer: Mapping[str, Any]) -> None:
