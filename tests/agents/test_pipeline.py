@@ -55,7 +55,7 @@ def pipeline(name: str, method: str, ended: str, state: PolicyGradientState, epi
     states = distinct_states(environment, episodes)
     if METHODS[method].hindsight:
         goals = active_goals(environment, episodes, None, jax.random.key(KEY))
-        coefficients = hindsight_coefficients(environment, METHODS[method], ended, state, episodes, states, goals)
+        coefficients, _ = hindsight_coefficients(environment, METHODS[method], ended, state, episodes, states, goals)
     else:
         goals = pursued_goals(environment, episodes)
         coefficients = pursued_coefficients(environment, state, episodes)

@@ -170,7 +170,9 @@ def test_hindsight_about_the_pursued_goal_alone_is_goal_conditional(ended: str) 
     @quick_jit
     def both(episodes: Episodes) -> tuple[jax.Array, jax.Array]:
         states = distinct_states(BITS, episodes)
-        hindsight = hindsight_coefficients(BITS, METHODS["hpg"], ended, state, episodes, states, one_goal(BITS, goal))
+        hindsight, _ = hindsight_coefficients(
+            BITS, METHODS["hpg"], ended, state, episodes, states, one_goal(BITS, goal)
+        )
         return hindsight[0], pursued_coefficients(BITS, state, episodes)
 
     hindsight, pursued = both(episodes)

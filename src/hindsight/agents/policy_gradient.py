@@ -115,7 +115,7 @@ def _update(
     states = distinct_states(task, episodes)
     if method.hindsight:
         goals = active_goals(task, episodes, options.max_active_goals, key)
-        coefficients, counts = _hindsight(task, method, options.ended, state, episodes, states, goals)
+        coefficients, counts = hindsight_coefficients(task, method, options.ended, state, episodes, states, goals)
     else:
         goals = pursued_goals(task, episodes)
         coefficients, counts = pursued_coefficients(task, state, episodes), None
@@ -162,21 +162,11 @@ def hindsight_coefficients(
     episodes: Episodes,
     states: Distinct,
     goals: GoalSet,
-) -> Float[Array, "goal episode time"]:
-    """Coefficients of the hindsight methods, at the published scale: p(g) relative to uniform, and a batch mean."""
-    return _hindsight(task, method, ended, state, episodes, states, goals)[0]
-
-
-def _hindsight(
-    task: Task,
-    method: Method,
-    ended: Literal["drop", "carry"],
-    state: PolicyGradientState,
-    episodes: Episodes,
-    states: Distinct,
-    goals: GoalSet,
 ) -> tuple[Float[Array, "goal episode time"], Int[Array, "time bin"] | None]:
-    """The coefficients, and how many of the ratios behind them fell into each bin."""
+    """Coefficients of the hindsight methods, at the published scale: p(g) relative to uniform, and a batch mean.
+
+    Also how many of the ratios behind them fell into each bin; None for a method without ratios.
+    """
     rewards, decides = rewards_of_goals(task, episodes, goals)
     if not method.ratios:
         return without_ratios(rewards, goals.probabilities) * float(task.goal_count), None

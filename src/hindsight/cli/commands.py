@@ -51,7 +51,7 @@ class Train:
         InitialWeights | None, arg(metavar="{narrow,scaled}", help_behavior_hint="(default: the paper's)")
     ] = None
     """narrow: normal with deviation 0.01. scaled: uniform with variance 2 / (inputs + outputs)."""
-    normalise: Annotated[Switch | None, arg(help_behavior_hint="(default: no)")] = None
+    normalise: Switch = False
     """Show the networks observations and goals with running mean 0 and deviation 1."""
     relabelling: Annotated[
         Relabelling | None, arg(metavar="{final,future,episode}", help_behavior_hint="(default: final)")
@@ -90,9 +90,10 @@ class Train:
 
     @property
     def given(self) -> dict[str, Any]:
-        """The settings that the user chose."""
+        """The settings that the user chose; a switch that is off was not chosen."""
         names = [field.name for field in fields(Settings)]
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        values = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None and value is not False}
 
 
 @dataclass(frozen=True)

@@ -241,7 +241,7 @@ def _held_performance(path: Path) -> float:
 def kept_policy(folder: Path, plan: Plan) -> Any | None:
     """The policy of the best definitive run of a cell, if one has been finished."""
     path = policy_path(folder, plan.cell)
-    if not path.exists():
+    if not np.isfinite(_held_performance(path)):
         return None
     environment, settings = plan.specification.build(), plan.settings(plan.definitive, 1)
     state = state_from_arrays(initial_states(environment, settings), load_checkpoint(path)[0])
