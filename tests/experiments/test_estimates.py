@@ -24,10 +24,10 @@ def test_work_of_the_papers_grid() -> None:
 
 
 def test_work_of_successive_halving() -> None:
-    """64 settings with 3 runs of 84 batches, 16 with 5 of 350, 4 with 10 of 1400; then 20 runs of 1400."""
+    """64 settings with 3 runs of 350 batches, 16 with 5 of 700, 4 with 10 of 1400; then 20 runs of 1400."""
     (plan,) = load_study("paper").narrowed(["bit-flipping-8"], ["gcpg+b"], [16]).plans
-    updates = 64 * 3 * 84 + 16 * 5 * 350 + 4 * 10 * 1400 + 20 * 1400
-    evaluations = 64 * 3 * 7 + 16 * 5 * 26 + 4 * 10 * 101 + 20 * 101
+    updates = 64 * 3 * 350 + 16 * 5 * 700 + 4 * 10 * 1400 + 20 * 1400
+    evaluations = 64 * 3 * 26 + 16 * 5 * 51 + 4 * 10 * 101 + 20 * 101
     assert work_ahead(plan, {}) == Work(192 + 80 + 40, 20, updates, evaluations, 16 * updates)
 
 

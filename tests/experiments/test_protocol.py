@@ -64,14 +64,14 @@ def test_the_full_grid_and_then_the_best_with_fresh_seeds() -> None:
 
 
 def test_successive_halving_over_the_papers_grid() -> None:
-    """64 settings, then 16, then 4: a sixteenth of 100 evaluations is 6, so 84 batches, with a quarter of 10 runs."""
+    """64 settings, then 16, then 4: a quarter of the batches with a quarter of 10 runs, then half of both, then all."""
     plan = paper_plan("gcpg+b")
     rounds = rounds_of(simulate(plan, performance))
     assert list(rounds) == ["search 1", "search 2", "search 3", DEFINITIVE]
     numbers = {name: (len(rates), stage.batches, len(seeds)) for name, (stage, rates, seeds) in rounds.items()}
     assert numbers == {
-        "search 1": (64, 84, 3),
-        "search 2": (16, 350, 5),
+        "search 1": (64, 350, 3),
+        "search 2": (16, 700, 5),
         "search 3": (4, 1400, 10),
         DEFINITIVE: (1, 1400, 20),
     }
@@ -91,7 +91,7 @@ def test_the_last_rung_decides() -> None:
         return -last_wins[key[1:3]]
 
     rounds = rounds_of(simulate(plan, perform))
-    assert rounds["search 1"][0] == Stage(1, 10, 10, 32)
+    assert rounds["search 1"][0] == Stage(1, 20, 10, 32)
     assert rounds["search 2"] == (plan.search, sorted(last_wins), [2_000_000, 2_000_001])
     assert rounds[DEFINITIVE][1] == [(1e-2, 1e-1)]
 
@@ -101,9 +101,10 @@ def test_the_last_rung_decides() -> None:
     [
         (1, [(2, 40)]),
         (4, [(2, 40)]),
-        (5, [(1, 10), (2, 40)]),
-        (16, [(1, 10), (2, 40)]),
-        (17, [(1, 10), (1, 10), (2, 40)]),
+        (5, [(1, 20), (2, 40)]),
+        (16, [(1, 20), (2, 40)]),
+        (17, [(1, 10), (1, 20), (2, 40)]),
+        (257, [(1, 10), (1, 10), (1, 10), (1, 20), (2, 40)]),
     ],
 )
 def test_rungs_have_whole_evaluations_and_at_least_one_run(settings: int, stages: list[tuple[int, int]]) -> None:

@@ -9,8 +9,11 @@ from hindsight.experiments.study import SEEDS_BETWEEN_STAGES, Plan, Stage
 from hindsight.records.results import DEFINITIVE, RunKey
 from hindsight.training.settings import Settings
 
-HALVING_FACTOR = 4
-"""From one rung to the next, a quarter of the settings goes on, each for four times the batches."""
+FEWER = 4
+"""From one rung of successive halving to the next, a quarter of the settings goes on."""
+LONGER = 2
+"""Each for twice the batches and with twice the runs. (Four times, and so a sixteenth of the batches in the first rung
+of a large grid, was tried: before anything is learned, the scores of all settings are noise. See results/halving.)"""
 MOST_RUNS_IN_A_PIECE = 20
 """Runs that are trained side by side, and so are finished and written together."""
 
@@ -96,13 +99,13 @@ def _rounds(plan: Plan, performances: Performances, guess: bool = False) -> Iter
 def search_stages(plan: Plan) -> list[Stage]:
     """One stage for the full grid. For successive halving, rungs of more and more batches and runs.
 
-    The last rung has the batches and runs of the plan and at most four settings; each rung before it a quarter of the
-    batches (whole evaluations, at least one) and half the runs of its successor, for four times the settings.
+    The last rung has the batches and runs of the plan and at most four settings; each rung before it half the batches
+    (whole evaluations, at least one) and half the runs of its successor, for four times the settings.
     """
     if plan.strategy == "grid":
         return [plan.search]
     settings, rungs = len(plan.grid), 1
-    while settings > HALVING_FACTOR:
+    while settings > FEWER:
         settings = _kept(settings)
         rungs += 1
     return [_rung(plan.search, rungs - 1 - number) for number in range(rungs)]
@@ -110,13 +113,13 @@ def search_stages(plan: Plan) -> list[Stage]:
 
 def _kept(settings: int) -> int:
     """How many settings of a rung go on to the next."""
-    return -(-settings // HALVING_FACTOR)
+    return -(-settings // FEWER)
 
 
 def _rung(full: Stage, before_last: int) -> Stage:
     evaluations = full.batches // full.evaluate_every
-    kept = max(1, evaluations // HALVING_FACTOR**before_last)
-    runs = max(1, -(-full.runs // 2**before_last))
+    kept = max(1, evaluations // LONGER**before_last)
+    runs = max(1, -(-full.runs // LONGER**before_last))
     return replace(full, runs=runs, batches=kept * full.evaluate_every)
 
 
