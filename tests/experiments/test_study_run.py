@@ -88,7 +88,7 @@ def test_runs_are_those_of_plain_training(finished: Path) -> None:
 def test_every_run_says_what_made_it(finished: Path) -> None:
     results = results_in(finished)
     for run in results.runs:
-        batches = 10 if run.key.stage == "search 1" else 40
+        batches = 20 if run.key.stage == "search 1" else 40
         rates = {"learning_rate": run.key[1], "baseline_learning_rate": run.key[2]}
         plain = small_settings(method=run.cell.method, batches=batches, seed=run.key.seed)
         assert run.settings == {**asdict(plain), **rates, "hidden_layers": [16]}
