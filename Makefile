@@ -45,7 +45,8 @@ results-core: setup ## The core learning results beside the paper's (hours; goes
 
 results-paper: setup ## The paper's small environments as a study (many hours; goes on where it stopped)
 	$(BIN)/hindsight study run results/paper/study.toml
-	$(BIN)/hindsight study report studies/paper-small
+	$(BIN)/hindsight study report studies/paper-small --output results/paper
+	$(BIN)/hindsight study export studies/paper-small --output results/paper/evaluations.parquet
 
 results-halving: setup ## Successive halving beside the full grid (half an hour; goes on where it stopped)
 	$(BIN)/python scripts/results_halving.py
