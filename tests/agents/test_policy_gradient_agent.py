@@ -226,3 +226,16 @@ def test_methods_are_found_by_name() -> None:
     assert find_method("hpg+b").baseline
     with pytest.raises(HindsightError, match=r"no method 'hgp'\. Did you mean 'hpg'"):
         find_method("hgp")
+
+
+def test_three_dimensional_numbers_are_no_picture() -> None:
+    """A grid with depth is laid out flat, as any other vector of numbers; only bytes are pictures."""
+
+    class Deep(BitFlipping):
+        def observe(self, state: jax.Array) -> jax.Array:
+            return jnp.broadcast_to(state[None, :, None], (1, 3, 2)).astype(jnp.float32)
+
+    agent = policy_gradient_agent(Deep(3), METHODS["hpg"], Options((6,)))
+    state = agent.init(jax.random.key(0))
+    assert state.policy.trunk is None
+    assert state.policy.network.weights[0].shape == (6 + 3, 6)

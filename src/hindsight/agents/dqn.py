@@ -42,7 +42,7 @@ def dqn_agent(environment: Task, options: ReplayOptions) -> Agent:
     check_options(options, environment.horizon)
     if environment.continuous:
         raise HindsightError("A Q-network chooses among a few actions, but those of this environment are continuous.")
-    if len(environment.observation_shape) == 3:
+    if environment.shows_pictures:
         raise HindsightError("The Q-network has no convolutions, but this environment shows pictures.")
     observation, goal = shapes_of(environment)
     sizes = flat_size(observation.shape), flat_size(goal.shape)

@@ -68,7 +68,7 @@ def policy_gradient_agent(task: Task, method: Method, options: Options) -> Agent
     def init(key: Key[Array, ""]) -> PolicyGradientState:
         policy_key, baseline_key = jax.random.split(key)
         policy = Policy(
-            task.observation_shape if len(task.observation_shape) == 3 else flat_size(task.observation_shape),
+            task.observation_shape if task.shows_pictures else flat_size(task.observation_shape),
             goal_size,
             task.action_count,
             options.hidden_layers,

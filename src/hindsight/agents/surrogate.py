@@ -20,7 +20,7 @@ def distinct_states(task: Task, episodes: Episodes) -> Distinct:
     Pictures, and states with continuous actions, hardly ever repeat: there every decision keeps its own.
     """
     batch_size, times = episodes.actions.shape[:2]
-    if task.continuous or len(task.observation_shape) == 3:
+    if task.continuous or task.shows_pictures:
         rows = episodes.observations[:, :-1].reshape(batch_size * times, *task.observation_shape)
         return Distinct(rows, episodes.taken.ravel(), jnp.arange(batch_size * times))
     rows = episodes.observations[:, :-1].reshape(batch_size * times, -1)

@@ -50,7 +50,7 @@ def learning_curves(
     if best_return is not None:
         axes.axhline(best_return, color=FAINT, linestyle="dotted", linewidth=1.6, label="best possible", zorder=1)
     _dress(axes, title)
-    _add_legend(axes)
+    legend_beside(axes, "mean over runs, 95 % interval")
     return figure
 
 
@@ -114,7 +114,8 @@ def _dress(axes: Axes, title: str) -> None:
     axes.spines[["left", "bottom"]].set_color(FAINT)
 
 
-def _add_legend(axes: Axes) -> None:
+def legend_beside(axes: Axes, title: str) -> None:
+    """A legend to the right of the axes, where there is something to explain."""
     if not axes.get_legend_handles_labels()[1]:
         return
     # Beside the axes: within them, some set of curves would always run underneath it.
@@ -127,7 +128,7 @@ def _add_legend(axes: Axes) -> None:
         handlelength=3.2,
         labelspacing=0.6,
         fontsize=9.5,
-        title="mean over runs, 95 % interval",
+        title=title,
         title_fontsize=8.5,
         alignment="left",
     )

@@ -9,7 +9,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from hindsight.analysis.figures import COLOURS, FAINT, INK, LONGEST_NAME, STYLES, Look, new_figure, plain_text
+from hindsight.analysis.figures import (
+    COLOURS,
+    FAINT,
+    INK,
+    LONGEST_NAME,
+    STYLES,
+    Look,
+    legend_beside,
+    new_figure,
+    plain_text,
+)
 from hindsight.analysis.sensitivity import SensitivityRow
 from hindsight.analysis.summaries import ComparisonRow, PerformanceRow
 from hindsight.analysis.verdicts import is_settled
@@ -65,7 +75,7 @@ def sensitivity(settings: Mapping[str, Sequence[SensitivityRow]], title: str, lo
     axes.xaxis.set_major_formatter(PercentFormatter(1.0))
     _dress(axes, "y")
     _explain_markers(axes, [row for rows in settings.values() for row in rows])
-    _legend_beside(axes, "mean and standard deviation")
+    legend_beside(axes, "mean and standard deviation")
     return figure
 
 
@@ -222,22 +232,3 @@ def _dress(axes: Axes, grid: str | None) -> None:
     axes.tick_params(colors=INK, length=3)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(FAINT)
-
-
-def _legend_beside(axes: Axes, title: str) -> None:
-    if not axes.get_legend_handles_labels()[1]:
-        return
-    legend = axes.legend(
-        loc="upper left",
-        bbox_to_anchor=(1.02, 1.0),
-        borderaxespad=0,
-        frameon=False,
-        labelcolor=INK,
-        handlelength=3.2,
-        labelspacing=0.6,
-        fontsize=9.5,
-        title=title,
-        title_fontsize=8.5,
-        alignment="left",
-    )
-    legend.get_title().set_color(FAINT)

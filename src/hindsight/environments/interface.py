@@ -42,6 +42,11 @@ class Task(eqx.Module):
         """The type of the numbers in it."""
 
     @property
+    def shows_pictures(self) -> bool:
+        """Whether observations are pictures: height, width and depth in bytes. All others are laid out flat."""
+        return len(self.observation_shape) == 3 and self.observation_type == "uint8"
+
+    @property
     @abstractmethod
     def goal_shape(self) -> tuple[int, ...]:
         """The shape of a goal."""

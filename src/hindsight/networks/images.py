@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, Shaped
 
+from hindsight.core.errors import HindsightError
 from hindsight.networks.perceptron import scaled_uniform
 
 LAYERS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
@@ -38,6 +39,8 @@ class ImageTrunk(eqx.Module):
             self.kernels.append(_kernel(kernel_key, size, depth, channels))
             self.biases.append(jnp.zeros(channels))
             height, width, depth = (height - size) // stride + 1, (width - size) // stride + 1, channels
+            if min(height, width) < 1:
+                raise HindsightError(f"Pictures of {shape[0]}x{shape[1]} are too small for the convolutions.")
         features = height * width * depth
         joint = scaled_uniform(joint_key, (features + goal_size, hidden))
         self.state_weight, self.goal_weight = joint[:features], joint[features:]
