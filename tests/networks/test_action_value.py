@@ -1,5 +1,7 @@
 """The Q-network: its initial weights, rectified layers, sense of time and greedy action."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,9 @@ import pytest
 from reference.plain_replay import action_values
 from reference.random_weights import random_weights
 
+from hindsight.core.errors import HindsightError
 from hindsight.networks.action_value import ActionValue
+from hindsight.networks.images import LAYERS
 
 
 def random_network() -> ActionValue:
@@ -58,3 +62,70 @@ def test_act_takes_plain_lists_and_arrays_of_any_shape() -> None:
     assert flat.shape == ()
     assert int(network.act([1.0, -2.0, 0.5, 3.0], [0.3, -0.7], 2)) == int(flat)
     assert int(network.act(np.array([[1, -2], [0.5, 3]]), np.array([[0.3], [-0.7]]), 2)) == int(flat)
+
+
+def picture_network() -> ActionValue:
+    return random_weights(lambda key: ActionValue((44, 40, 2), 2, 3, (6, 5), key), seed=4, scale=0.1)
+
+
+def plain_picture_values(network: ActionValue, pictures: np.ndarray, goals: np.ndarray, times: np.ndarray) -> jax.Array:
+    """Plain convolutions, and goal and time beside what they give; every hidden unit is rectified."""
+    trunk = network.trunk
+    assert trunk is not None
+    maps = jnp.asarray(pictures, float) / 255
+    for kernel, bias, (_, size, stride) in zip(trunk.kernels, trunk.biases, LAYERS, strict=True):
+        blocks, depth = size // stride, maps.shape[3]
+        square = kernel.reshape(blocks, blocks, stride, stride, depth, -1).transpose(0, 2, 1, 3, 4, 5)
+        maps = jax.lax.conv_general_dilated(
+            maps,
+            square.reshape(size, size, depth, -1),
+            (stride, stride),
+            "VALID",
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        )
+        maps = jnp.maximum(maps + bias[None, None, None], 0)
+    inputs = jnp.concatenate([maps.reshape(len(pictures), -1), goals, times[:, None]], axis=1)
+    first = inputs @ jnp.concatenate([trunk.state_weight, trunk.goal_weight]) + trunk.bias[None]
+    (weight, last_weight), (bias, last_bias) = network.network.weights, network.network.biases
+    return jnp.maximum(jnp.maximum(first, 0) @ weight + bias[None], 0) @ last_weight + last_bias[None]
+
+
+@pytest.mark.usefixtures("double_precision")
+def test_values_of_pictures_and_their_gradient_are_those_of_plain_rectified_convolutions() -> None:
+    """For more pictures than a tile has."""
+    network, generator = picture_network(), np.random.default_rng(1)
+    pictures, goals = generator.integers(0, 256, (19, 44, 40, 2), np.uint8), generator.normal(size=(19, 2))
+    weights, times = generator.normal(size=(19, 3)), np.arange(19) % 5
+
+    def loss(evaluate: Any) -> Any:
+        return jax.jit(jax.value_and_grad(lambda network: jnp.sum(weights * evaluate(network, pictures, goals, times))))
+
+    ours, our_gradient = loss(ActionValue.__call__)(network)
+    theirs, their_gradient = loss(plain_picture_values)(network)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+    for left, right in zip(jax.tree.leaves(our_gradient), jax.tree.leaves(their_gradient), strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-8, atol=1e-9 * float(jnp.abs(right).max()))
+        assert np.any(left)
+
+
+def test_act_takes_one_picture() -> None:
+    network, generator = picture_network(), np.random.default_rng(2)
+    pictures, goals = generator.integers(0, 256, (20, 44, 40, 2), np.uint8), 20 * generator.normal(size=(20, 2))
+    times = 10 * np.arange(20)
+    values = jax.jit(lambda *rows: network(*rows))(pictures, goals.astype(np.float32), times)
+    act = jax.jit(lambda *row: network.act(*row))
+    actions = [int(act(*row)) for row in zip(pictures, goals, times, strict=True)]
+    assert actions == np.argmax(values, axis=1).tolist()
+    assert len(set(actions)) > 1
+
+
+def test_the_initial_weights_for_pictures_are_scaled_and_a_hidden_layer_is_needed() -> None:
+    network = jax.jit(lambda key: ActionValue((36, 36, 1), 2, 4, (256, 256), key))(jax.random.key(0))
+    assert network.trunk is not None
+    assert network.trunk.goal_weight.shape == (3, 256), "two numbers of a goal, and the time"
+    assert [weight.shape for weight in network.network.weights] == [(256, 256), (256, 4)]
+    joint = np.concatenate([network.trunk.state_weight, network.trunk.goal_weight])
+    np.testing.assert_allclose(np.var(joint), 2 / sum(joint.shape), rtol=0.05)
+    np.testing.assert_array_equal(network.trunk.bias, 0)
+    with pytest.raises(HindsightError, match="needs a hidden layer"):
+        ActionValue((36, 36, 1), 2, 4, (), jax.random.key(0))

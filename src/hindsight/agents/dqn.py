@@ -1,18 +1,28 @@
 """Deep Q-networks with a replay buffer, with hindsight (DQN+HER) or without (DQN): appendix E.3.7 of the paper."""
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
-from jaxtyping import Array, Float, Int, Key, Shaped
+from jaxtyping import Array, Float, Int, Key
 
 from hindsight.agents.interface import CAUSES, Agent, LearningRates
-from hindsight.agents.replay import Replay, Transitions, add_episodes, draw, empty_replay, shapes_of
+from hindsight.agents.picture_replay import (
+    PictureReplay,
+    add_pictures,
+    compile_programs,
+    empty_picture_replay,
+    with_pictures,
+)
+from hindsight.agents.replay import Replay, Transitions, add_episodes, draw, empty_replay
 from hindsight.agents.replay_options import ReplayOptions, check_options
 from hindsight.core.episodes import Episodes
 from hindsight.core.errors import HindsightError
+from hindsight.environments.hosted import HostedEnvironment
 from hindsight.environments.interface import Task
 from hindsight.networks.action_value import ActionValue
 from hindsight.networks.perceptron import flat_size
@@ -31,30 +41,33 @@ class DQNState(NamedTuple):
 
     network: ActionValue
     optimiser: optax.OptState
-    replay: Replay
+    replay: Replay | PictureReplay
+
+
+Learned = tuple[ActionValue, optax.OptState]
+Update = Callable[[DQNState, Episodes, LearningRates, Key[Array, ""]], tuple[DQNState, Int[Array, ""]]]
 
 
 def dqn_agent(environment: Task, options: ReplayOptions) -> Agent:
     """The agent that learns action values from its buffer; one update is the end of a cycle.
 
-    The greedy policy depends on the time: `policy(state).act(observation, goal, time)`.
+    The greedy policy depends on the time: `policy(state).act(observation, goal, time)`. Pictures from simulators are
+    kept in a buffer outside of the compiled program.
     """
     check_options(options, environment.horizon)
     if environment.continuous:
         raise HindsightError("A Q-network chooses among a few actions, but those of this environment are continuous.")
-    if environment.shows_pictures:
-        raise HindsightError("The Q-network has no convolutions, but this environment shows pictures.")
-    observation, goal = shapes_of(environment)
-    sizes = flat_size(observation.shape), flat_size(goal.shape)
-    actions = environment.action_count
+    shape, actions = environment.observation_shape, environment.action_count
+    sizes = shape if environment.shows_pictures else flat_size(shape), flat_size(environment.goal_shape)
+    on_host = environment.shows_pictures and isinstance(environment, HostedEnvironment)
 
     def init(key: Key[Array, ""]) -> DQNState:
         network = ActionValue(*sizes, actions, options.hidden_layers, key)
-        return DQNState(network, OPTIMISER.init(network), empty_replay(environment, options))
+        empty = empty_picture_replay if on_host else empty_replay
+        return DQNState(network, OPTIMISER.init(network), empty(environment, options))
 
     def exploit(state: DQNState, observations: Array, goals: Array, time: Array) -> Int[Array, " episode"]:
-        times = jnp.full(observations.shape[0], time)
-        return jnp.argmax(state.network(_rows(observations), _rows(goals), times), axis=1)
+        return jnp.argmax(state.network(observations, goals, jnp.full(observations.shape[0], time)), axis=1)
 
     def explore(
         state: DQNState, observations: Array, goals: Array, time: Array, key: Key[Array, ""]
@@ -66,62 +79,101 @@ def dqn_agent(environment: Task, options: ReplayOptions) -> Agent:
         other = options.epsilon / actions
         return chosen, jnp.log(jnp.where(chosen == greedy, 1 - options.epsilon + other, other))
 
-    def update(
-        state: DQNState, episodes: Episodes, rates: LearningRates, key: Key[Array, ""]
-    ) -> tuple[DQNState, Int[Array, ""]]:
-        return _update(environment, options, state, episodes, rates, key)
-
-    return Agent(init, explore, exploit, update, lambda state: state.network)
+    update = _update_on_host(environment, options) if on_host else _compiled_update(environment, options)
+    return Agent(init, explore, exploit, update, lambda state: state.network, updates_on_host=on_host)
 
 
-def _update(
-    environment: Task,
-    options: ReplayOptions,
-    state: DQNState,
-    episodes: Episodes,
-    rates: LearningRates,
-    key: Key[Array, ""],
-) -> tuple[DQNState, Int[Array, ""]]:
+def _compiled_update(environment: Task, options: ReplayOptions) -> Update:
     """The end of a cycle: episodes into the buffer, then steps of gradient descent on minibatches drawn from it.
 
     Minibatches are drawn with replacement, so a buffer that still holds fewer transitions than one serves as well.
     A network that is no longer finite is not kept; the episodes are.
     """
-    lot_key, draw_key = jax.random.split(key)
-    lots = jax.random.uniform(lot_key, (*episodes.actions.shape, options.goals_per_transition - 1))
-    replay = add_episodes(environment, options, state.replay, episodes, lots)
     minibatches = (options.gradient_steps, options.minibatch_size)
-    transitions = draw(environment, options, replay, math.prod(minibatches), draw_key)
-    # The target network stays the same for the whole cycle, so that all targets can be computed at once.
-    targets = bootstrap(state.network, transitions, options.discount)
-    batches = jax.tree.map(lambda leaf: leaf.reshape(*minibatches, *leaf.shape[1:]), (transitions, targets))
 
-    def step(carry: tuple[ActionValue, optax.OptState], batch: tuple[Transitions, Array]) -> tuple:
-        network, optimiser = carry
-        gradient = jax.grad(squared_error)(network, *batch)
-        direction, optimiser = OPTIMISER.update(gradient, optimiser)
-        return (jax.tree.map(lambda weight, step: weight - rates.policy * step, network, direction), optimiser), None
+    def update(
+        state: DQNState, episodes: Episodes, rates: LearningRates, key: Key[Array, ""]
+    ) -> tuple[DQNState, Int[Array, ""]]:
+        assert isinstance(state.replay, Replay)
+        lots, draw_key = _lots(options, episodes, key)
+        replay = add_episodes(environment, options, state.replay, episodes, lots)
+        transitions = draw(environment, options, replay, math.prod(minibatches), draw_key)
+        # The target network stays the same for the whole cycle, so that all targets can be computed at once.
+        targets = bootstrap(state.network, transitions, options.discount)
+        batches = jax.tree.map(lambda leaf: leaf.reshape(*minibatches, *leaf.shape[1:]), (transitions, targets))
 
-    before = (state.network, state.optimiser)
-    after, _ = jax.lax.scan(step, before, batches)
+        def step(learned: Learned, batch: tuple[Transitions, Array]) -> tuple[Learned, None]:
+            return descend(learned, *batch, rates), None
+
+        before = (state.network, state.optimiser)
+        after, _ = jax.lax.scan(step, before, batches)
+        (network, optimiser), cause = _finite(before, after)
+        return DQNState(network, optimiser, replay), cause
+
+    return update
+
+
+def _update_on_host(environment: Task, options: ReplayOptions) -> Update:
+    """The same, with pictures that are decompressed for one minibatch at a time."""
+    programs = compile_programs(environment, options)
+    choose_finite = jax.jit(_finite)
+
+    @jax.jit
+    def step(learned: Learned, target: ActionValue, transitions: Transitions, rates: LearningRates) -> Learned:
+        return descend(learned, transitions, bootstrap(target, transitions, options.discount), rates)
+
+    def update(
+        state: DQNState, episodes: Episodes, rates: LearningRates, key: Key[Array, ""]
+    ) -> tuple[DQNState, Int[Array, ""]]:
+        assert isinstance(state.replay, PictureReplay)
+        lots, draw_key = _lots(options, episodes, key)
+        replay = add_pictures(programs, state.replay, episodes, lots)
+        drawn = jax.tree.map(np.asarray, programs.draw(replay.catalogue, draw_key))
+        target = jax.tree.map(jnp.asarray, state.network)
+        after = before = (target, state.optimiser)
+        for number in range(options.gradient_steps):
+            transitions = with_pictures(replay, jax.tree.map(lambda leaf, number=number: leaf[number], drawn))
+            # Pictures are decompressed while the step before is computed, but never more than one step ahead.
+            jax.block_until_ready(after)
+            after = step(after, target, transitions, rates)
+        (network, optimiser), cause = choose_finite(before, after)
+        return DQNState(network, optimiser, replay), cause
+
+    return update
+
+
+def _lots(
+    options: ReplayOptions, episodes: Episodes, key: Key[Array, ""]
+) -> tuple[Float[Array, "episode time relabelled"], Key[Array, ""]]:
+    """What decides which goals are drawn for the episodes, and a key to draw transitions with."""
+    lot_key, draw_key = jax.random.split(key)
+    return jax.random.uniform(lot_key, (*episodes.actions.shape, options.goals_per_transition - 1)), draw_key
+
+
+def descend(learned: Learned, transitions: Transitions, targets: Float[Array, " row"], rates: LearningRates) -> Learned:
+    """One step of Adam on a minibatch."""
+    network, optimiser = learned
+    gradient = jax.grad(squared_error)(network, transitions, targets)
+    direction, optimiser = OPTIMISER.update(gradient, optimiser)
+    return jax.tree.map(lambda weight, step: weight - rates.policy * step, network, direction), optimiser
+
+
+def _finite(before: Learned, after: Learned) -> tuple[Learned, Int[Array, ""]]:
+    """What was learned, or what there was before where that is not finite any more, and the cause."""
     finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(after[0])]))
-    network, optimiser = jax.tree.map(lambda new, old: jnp.where(finite, new, old), after, before)
-    return DQNState(network, optimiser, replay), jnp.where(finite, 0, NOT_FINITE).astype(jnp.int32)
+    kept = jax.tree.map(lambda new, old: jnp.where(finite, new, old), after, before)
+    return kept, jnp.where(finite, 0, NOT_FINITE).astype(jnp.int32)
 
 
 def bootstrap(target: ActionValue, transitions: Transitions, discount: float) -> Float[Array, " row"]:
     """r + discount * max over a' of Q(s', g, t + 1, a'), or r alone where the episode of the goal is over."""
     next_times = transitions.times + 1
-    values = target(_rows(transitions.next_observations), _rows(transitions.goals), next_times)
+    values = target(transitions.next_observations, transitions.goals, next_times)
     return transitions.rewards + jnp.where(transitions.terminal, 0, discount * jnp.max(values, axis=1))
 
 
 def squared_error(network: ActionValue, transitions: Transitions, targets: Float[Array, " row"]) -> Float[Array, ""]:
     """The mean of (target - Q(s, g, t, a))^2 over a minibatch."""
-    values = network(_rows(transitions.observations), _rows(transitions.goals), transitions.times)
+    values = network(transitions.observations, transitions.goals, transitions.times)
     taken = jnp.take_along_axis(values, transitions.actions[:, None], axis=1)[:, 0]
     return jnp.mean((targets - taken) ** 2)
-
-
-def _rows(batch: Shaped[Array, "row *features"]) -> Shaped[Array, "row flat"]:
-    return batch.reshape(batch.shape[0], -1)

@@ -64,9 +64,10 @@ class Transitions(NamedTuple):
     """Whether the episode of this goal is over after the action, so that no further value counts."""
 
 
-def empty_replay(environment: Task, options: ReplayOptions) -> Replay:
-    """A buffer without any episode."""
+def empty_replay(environment: Task, options: ReplayOptions, place: jax.ShapeDtypeStruct | None = None) -> Replay:
+    """A buffer without any episode. Where observations are kept elsewhere, `place` says what stands for one here."""
     observation, goal = shapes_of(environment)
+    observation = place or observation
     actions, most = environment.horizon - 1, options.most_transitions(environment.horizon)
     slots = SPARE * options.capacity // most
     if options.episode_limit is not None:

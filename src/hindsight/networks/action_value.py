@@ -5,38 +5,61 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key, Shaped
 
-from hindsight.networks.perceptron import Perceptron, scaled_uniform
+from hindsight.core.errors import HindsightError
+from hindsight.networks.images import ImageTrunk
+from hindsight.networks.perceptron import Perceptron, flat_size, scaled_uniform
 
 
 class ActionValue(eqx.Module):
-    """Q_t(s, g, a) for all actions a at once, from rectified linear layers; the time step enters as a plain number."""
+    """Q_t(s, g, a) for all actions a at once, from rectified linear layers; the time step enters as a plain number.
+
+    For pictures, convolutions come first, and goal and time join them in the first hidden layer.
+    """
 
     network: Perceptron
+    trunk: ImageTrunk | None
+    """Of its goals, the last number is the time."""
 
     def __init__(
         self,
-        observation_size: int,
+        observation: int | Sequence[int],
         goal_size: int,
         action_count: int,
         hidden_layers: Sequence[int],
         key: Key[Array, ""],
     ):
-        inputs = observation_size + goal_size + 1
+        """`observation` is the size of a vector, or the shape of a picture: height, width, depth."""
+        shape = (observation,) if isinstance(observation, int) else tuple(observation)
+        inputs = flat_size(shape) + goal_size + 1
+        self.trunk = None
+        if len(shape) == 3:
+            if not hidden_layers:
+                raise HindsightError("A Q-network for pictures needs a hidden layer, in which the goal joins them.")
+            trunk_key, key = jax.random.split(key)
+            inputs, *hidden_layers = hidden_layers
+            self.trunk = ImageTrunk(shape, goal_size + 1, inputs, trunk_key, jax.nn.relu)
         self.network = Perceptron(inputs, hidden_layers, action_count, key, scaled_uniform, jax.nn.relu)
 
     def __call__(
         self,
-        observations: Float[Array, "row features"],
-        goals: Float[Array, "row goal"],
+        observations: Shaped[Array, "row *features"],
+        goals: Shaped[Array, "row *goal"],
         times: Int[Array, " row"],
     ) -> Float[Array, "row action"]:
-        return self.network(jnp.concatenate([observations, goals, times[:, None]], axis=1))
+        asked = jnp.concatenate([_flat(goals), times[:, None]], axis=1)
+        if self.trunk is None:
+            return self.network(jnp.concatenate([_flat(observations), asked], axis=1))
+        return self.network(self.trunk.join(self.trunk.encode(observations), asked))
 
     def act(
-        self, observation: Float[Array, "*features"], goal: Float[Array, "*goal"], time: int | Int[Array, ""]
+        self, observation: Shaped[Array, "*features"], goal: Float[Array, "*goal"], time: int | Int[Array, ""]
     ) -> Int[Array, ""]:
         """The action with the largest value for one observation and goal after `time` actions."""
-        observation, goal = jnp.asarray(observation, jnp.float32), jnp.asarray(goal, jnp.float32)
-        return jnp.argmax(self(observation.reshape(1, -1), goal.reshape(1, -1), jnp.asarray(time).reshape(1))[0])
+        shown = jnp.asarray(observation) if self.trunk is not None else jnp.asarray(observation, jnp.float32)
+        return jnp.argmax(self(shown[None], jnp.asarray(goal, jnp.float32)[None], jnp.asarray(time).reshape(1))[0])
+
+
+def _flat(batch: Shaped[Array, "row *features"]) -> Shaped[Array, "row flat"]:
+    return batch.reshape(batch.shape[0], -1)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, Shaped
 
 from hindsight.core.errors import HindsightError
-from hindsight.networks.perceptron import scaled_uniform
+from hindsight.networks.perceptron import Activation, scaled_uniform
 
 LAYERS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 """Channels, width of the kernel, and stride."""
@@ -29,11 +29,19 @@ class ImageTrunk(eqx.Module):
     goal_weight: Float[Array, "goal hidden"]
     bias: Float[Array, " hidden"]
     shape: tuple[int, ...] = eqx.field(static=True)
+    activation: Activation = eqx.field(static=True)
 
-    def __init__(self, shape: Sequence[int], goal_size: int, hidden: int, key: Key[Array, ""]):
+    def __init__(
+        self,
+        shape: Sequence[int],
+        goal_size: int,
+        hidden: int,
+        key: Key[Array, ""],
+        activation: Activation = jnp.tanh,
+    ):
         height, width, depth = shape
         *kernel_keys, joint_key = jax.random.split(key, len(LAYERS) + 1)
-        self.shape = tuple(shape)
+        self.shape, self.activation = tuple(shape), activation
         self.kernels, self.biases = [], []
         for (channels, size, stride), kernel_key in zip(LAYERS, kernel_keys, strict=True):
             self.kernels.append(_kernel(kernel_key, size, depth, channels))
@@ -57,14 +65,14 @@ class ImageTrunk(eqx.Module):
         return jax.lax.map(lambda one: encode_tile(self, one), tiles).reshape(-1, self.bias.shape[0])[:rows]
 
     def _encode_tile(self, pictures: Shaped[Array, "row height width depth"]) -> Float[Array, "row hidden"]:
-        maps = pictures.astype(jnp.float32) / 255
+        maps = pictures.astype(self.bias.dtype) / 255
         for kernel, bias, (_, size, stride) in zip(self.kernels, self.biases, LAYERS, strict=True):
-            maps = jnp.tanh(_convolve(maps, kernel, size, stride) + bias[None, None, None])
+            maps = self.activation(_convolve(maps, kernel, size, stride) + bias[None, None, None])
         return maps.reshape(pictures.shape[0], -1) @ self.state_weight
 
     def join(self, states: Float[Array, "row hidden"], goals: Float[Array, "row goal"]) -> Float[Array, "row hidden"]:
         """The first hidden layer of pairs of an encoded state and a goal."""
-        return jnp.tanh(states + goals @ self.goal_weight + self.bias[None])
+        return self.activation(states + goals @ self.goal_weight + self.bias[None])
 
 
 def _kernel(key: Key[Array, ""], size: int, depth: int, channels: int) -> Float[Array, "patch channels"]:

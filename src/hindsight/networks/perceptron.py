@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 Initialiser = Callable[[Key[Array, ""], tuple[int, int]], Float[Array, "inputs outputs"]]
-Activation = Callable[[Float[Array, "row width"]], Float[Array, "row width"]]
+Activation = Callable[[Float[Array, "..."]], Float[Array, "..."]]
 
 
 def narrow_normal(key: Key[Array, ""], shape: tuple[int, int]) -> Float[Array, "inputs outputs"]:

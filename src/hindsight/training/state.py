@@ -54,6 +54,8 @@ class Snapshot:
     @cached_property
     def states(self) -> RunState:
         """All runs along the leading axis, as NumPy arrays. Made when asked for: a replay buffer takes its time."""
+        if len(self.parts) == 1:
+            return jax.tree.map(np.asarray, self.parts[0])
         return jax.tree.map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves]), *self.parts)
 
     @property
