@@ -1,13 +1,15 @@
 """Hosted environments on the command line: train, stop, resume, evaluate, film; and what is refused."""
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
 import imageio_ffmpeg
 import numpy as np
 import pytest
-from small_jobs import run_program, sentence
+from environments.registered_lines import TROUBLE
+from small_jobs import bytes_in, run_program, sentence
 
 from hindsight.cli import main
 from hindsight.experiments.job import load_job, load_snapshot
@@ -76,6 +78,10 @@ def test_a_film(reach: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
         (["gym:FetchReech-v4"], "Did you mean 'FetchReach"),
         (["gym:"], "needs the id of a Gymnasium environment"),
         (["gym:FetchReach-v4", "--method", "dqn"], "actions"),
+        (["gym:FetchReach-v4", "--workers", "0"], "workers must be a whole number of at least 1, not 0."),
+        (["bit-flipping-4", "--workers", "2"], "this one is compiled and needs none"),
+        (["ms-pacman", "--method", "hpg+b"], "The baseline has no convolutions, but this environment shows pictures"),
+        (["ms-pacman", "--method", "gcpg+b"], "choose a method without a baseline."),
     ],
 )
 def test_what_cannot_be_trained_on(arguments: list[str], said: str, compiled_programs: Path, tmp_path: Path) -> None:
@@ -83,3 +89,98 @@ def test_what_cannot_be_trained_on(arguments: list[str], said: str, compiled_pro
     assert result.returncode == 2
     assert said in sentence(result.stderr)
     assert not (tmp_path / "runs").exists()
+
+
+def test_an_action_space_that_no_policy_can_choose_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["train", "gym:environments.registered_lines:PairedLine-v0", "--output", str(tmp_path / "run")])
+    assert stop.value.code == 2
+    assert "only Discrete and real Box spaces will do" in sentence(capsys.readouterr().err)
+    assert list(tmp_path.iterdir()) == []
+
+
+LINE = ["train", "gym:environments.registered_lines:MoodyLine-v0", *TINY, "--learning-rate", "0.01"]
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A run of one batch, and the same run of two batches, played by other numbers of workers."""
+    folders = tuple(tmp_path_factory.mktemp("lines") / name for name in ("half", "whole"))
+    for batches, folder in enumerate(folders, 1):
+        main([*LINE, "--batches", str(batches), "--workers", str(batches), "--output", str(folder)])
+    return folders
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said"),
+    [
+        ("raises", "The environment 'MoodyLine-v0' failed at step 5: ZeroDivisionError: a wheel came off."),
+        ("no number", "The environment 'MoodyLine-v0' gave an observation that is not a finite number at step 5."),
+        ("reward raises", "The environment 'MoodyLine-v0': compute_reward failed: ZeroDivisionError: no scales."),
+        (
+            "reward is no number",
+            "The environment 'MoodyLine-v0': compute_reward gave something else than one finite number for each pair "
+            "of goals.",
+        ),
+    ],
+)
+def test_trouble_in_the_middle_of_a_run_is_one_sentence_and_costs_nothing(
+    lines: tuple[Path, Path],
+    tmp_path: Path,
+    trouble: str,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In an update, where compiled code asks for rewards; in an evaluation; and the run goes on afterwards."""
+    half, whole = lines
+    folder = Path(shutil.copytree(half, tmp_path / "run"))
+    resume = [*LINE, "--batches", "2", "--workers", "1", "--output", str(folder), "--resume"]
+    monkeypatch.setenv(TROUBLE, trouble)
+    for arguments in (["evaluate", str(folder), "--episodes", "20"], resume):
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        assert stop.value.code == 2
+        assert sentence(capsys.readouterr().err) == said
+    for name in ("checkpoint.npz", "evaluations.csv"):
+        assert bytes_in(folder)[name] == bytes_in(half)[name]
+    if trouble != "reward raises":
+        return
+    monkeypatch.delenv(TROUBLE)
+    main(resume)
+    for name in ("checkpoint.npz", "evaluations.csv", "settings.json"):
+        assert bytes_in(folder)[name] == bytes_in(whole)[name]
+
+
+def test_an_evaluation_does_not_depend_on_the_number_of_workers(
+    lines: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = []
+    for workers in ("1", "3"):
+        main(["evaluate", str(lines[0]), "--episodes", "40", "--workers", workers, "--json"])
+        found.append(capsys.readouterr().out)
+    assert found[0] == found[1]
+    assert json.loads(found[0])["runs"][0]["error"] > 0, "all episodes are alike"
+
+
+def test_without_opengl_a_film_is_refused_in_one_sentence(
+    reach: Path, compiled_programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = bytes_in(reach)
+    for setting, said in (("disable", "cannot be drawn ("), ("nonsense", "MuJoCo cannot be loaded with MUJOCO_GL=")):
+        monkeypatch.setenv("MUJOCO_GL", setting)
+        result = run_program(["render", str(reach), "--episodes", "1"], compiled_programs)
+        assert result.returncode == 2
+        assert said in sentence(result.stderr)
+    assert bytes_in(reach) == before
+
+
+def test_without_the_game_file_nothing_is_trained(
+    compiled_programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path / "nowhere"))
+    arguments = ["train", "ms-pacman", "--batches", "1", *TINY, "--output", str(tmp_path / "run")]
+    result = run_program(arguments, compiled_programs)
+    assert result.returncode == 2
+    assert sentence(result.stderr).startswith("The game file of Ms. Pac-man cannot be loaded (")
+    assert not (tmp_path / "run" / "checkpoint.npz").exists()

@@ -19,7 +19,14 @@ from hindsight.core.episodes import Episodes
 from hindsight.core.errors import HindsightError
 from hindsight.environments.bit_flipping import BitFlipping
 from hindsight.rollout.compiled import collect, play
-from hindsight.rollout.hosted import collect_hosted, layout_of, open_pool, play_hosted
+from hindsight.rollout.hosted import (
+    collect_hosted,
+    layout_of,
+    open_pool,
+    play_hosted,
+    using_workers,
+    worker_count,
+)
 from hindsight.rollout.workers import WorkerPool
 from hindsight.training.loop import make_agent, training
 from hindsight.training.settings import Settings
@@ -157,3 +164,27 @@ def test_no_orphans(tmp_path: Path, how: signal.Signals) -> None:
     while any(Path(f"/proc/{child}").exists() for child in children):
         assert time.monotonic() < deadline, "a worker outlived its parent"
         time.sleep(0.1)
+
+
+def test_a_script_that_trains_where_it_is_imported_gets_a_sentence(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT.replace('if __name__ == "__main__":', "if True:"))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent.parent), *sys.path])}
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=environment, timeout=300)
+    assert done.returncode == 1
+    assert "HindsightError: A worker process cannot start" in done.stderr.splitlines()[-1]
+    assert "below `if __name__ == '__main__':`" in done.stderr
+
+
+def test_the_number_of_workers_is_one_for_each_core_unless_told_otherwise() -> None:
+    environment = hosted_bits(3)
+    assert worker_count() == os.cpu_count()
+    with using_workers(environment, 3), open_pool(environment, 5) as pool:
+        assert len(pool._workers) == 3
+    with using_workers(environment, None):
+        assert worker_count() == os.cpu_count()
+    with pytest.raises(HindsightError, match="at least 1, not 0"):
+        using_workers(environment, 0)
+    with pytest.raises(HindsightError, match="this one is compiled and needs none"):
+        using_workers(BitFlipping(3), 1)
+    assert worker_count() == os.cpu_count()

@@ -15,6 +15,7 @@ from hindsight.agents.interface import Agent, LearningRates
 from hindsight.agents.registry import Method
 from hindsight.agents.surrogate import distinct_states, log_probabilities_under_goals, surrogate_gradient
 from hindsight.core.episodes import Episodes
+from hindsight.core.errors import HindsightError
 from hindsight.core.goals import GoalSet
 from hindsight.environments.interface import Task
 from hindsight.estimators import (
@@ -64,6 +65,10 @@ class Options(NamedTuple):
 def policy_gradient_agent(task: Task, method: Method, options: Options) -> Agent:
     """The agent that runs a policy-gradient method."""
     goal_size = flat_size(task.goal_shape)
+    if method.baseline and task.shows_pictures:
+        raise HindsightError(
+            "The baseline has no convolutions, but this environment shows pictures: choose a method without a baseline."
+        )
 
     def init(key: Key[Array, ""]) -> PolicyGradientState:
         policy_key, baseline_key = jax.random.split(key)
@@ -76,6 +81,7 @@ def policy_gradient_agent(task: Task, method: Method, options: Options) -> Agent
             INITIALISERS[options.initial_weights],
             task.continuous,
             options.normalise,
+            task.action_bounds,
         )
         counts = jnp.zeros((task.horizon - 1, RATIO_BINS), jnp.int32) if method.ratios else None
         if not method.baseline:

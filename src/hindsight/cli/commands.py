@@ -11,6 +11,7 @@ from hindsight.training.settings import Ended, Horizon, InitialWeights, Relabell
 PAPER = "(default: the paper's)"
 Count = Annotated[int | None, arg(metavar="INT", help_behavior_hint=PAPER)]
 Switch = FlagCreatePairsOff[bool]
+Workers = Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: one for each core)")]
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,8 @@ class Train:
     """Also keep the checkpoint of every so many batches; a multiple of the batches between evaluations."""
     tensorboard: Switch = False
     """Also write TensorBoard event files, into the run folder's tensorboard/."""
+    workers: Workers = None
+    """Processes that play a hosted environment; the numbers do not depend on it."""
     map: Annotated[str | None, arg(metavar="FILE", help_behavior_hint="(for grid only)")] = None
     """The map file: lines of '#' (wall), '.' (free) and 'S' (start)."""
 
@@ -106,6 +109,8 @@ class Evaluate:
     """Episodes for each policy."""
     seed: int = 12345
     """Seed of the episodes."""
+    workers: Workers = None
+    """Processes that play a hosted environment; the numbers do not depend on it."""
     json: Switch = False
     """Print the results as JSON."""
 

@@ -2,7 +2,7 @@
 
 import functools
 import json
-import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -26,8 +26,11 @@ from hindsight.experiments.job import load_job, load_policies
 from hindsight.records.evaluations import summary
 from hindsight.records.files import write_atomically
 from hindsight.rollout.compiled import Outcomes, play
-from hindsight.rollout.hosted import open_pool, play_hosted
+from hindsight.rollout.hosted import open_pool, play_hosted, using_workers
 from hindsight.rollout.trace import Acts, Trace, film_episode, trace
+
+SLOTS = 32
+"""Episodes of a hosted environment that are played side by side, whatever the number of workers."""
 
 
 def list_environments() -> None:
@@ -51,10 +54,13 @@ def run_evaluate(command: Evaluate) -> None:
     _check(command.episodes, command.seed)
     keep_compiled_programs()
     job, policies = load_job(command.folder), load_policies(command.folder)
-    outcomes = _player(job.environment.build(), command.episodes, command.seed)
+    environment = job.environment.build()
+    workers = using_workers(environment, command.workers)
+    outcomes = _player(environment, command.episodes, command.seed)
+    with workers:
+        results = [outcomes(policy) for policy in policies]
     rows = []
-    for seed, policy in zip(job.settings.seeds, policies, strict=True):
-        result = outcomes(policy)
+    for seed, result in zip(job.settings.seeds, results, strict=True):
         returns = np.asarray(result.returns, dtype=np.float64)
         error = float(returns.std() / np.sqrt(len(returns)))
         success = float(np.mean(result.successes))
@@ -85,8 +91,7 @@ def _player(environment: Task, episodes: int, seed: int) -> Callable[[Any], Outc
     compiled = jax.jit(exploit)
 
     def play_with_workers(policy: Any) -> Outcomes:
-        workers = os.cpu_count() or 1
-        with open_pool(environment, min(episodes, 8 * workers), workers, _notice) as pool:
+        with open_pool(environment, min(episodes, SLOTS), notice=_notice) as pool:
             return play_hosted(environment, pool, functools.partial(compiled, policy), episodes, key)
 
     return play_with_workers
@@ -106,7 +111,7 @@ def run_render(command: Render) -> None:
     policy = policies[command.policy]
     if isinstance(environment, HostedEnvironment):
         path = command.video or command.folder / "policy.mp4"
-        write_atomically(path, _film(environment, policy, command.episodes, command.seed))
+        write_atomically(path, _film_or_sentence(environment, policy, command.episodes, command.seed))
         Console().print(f"Film: {path}", highlight=False, soft_wrap=True)
         return
     assert isinstance(environment, Environment)
@@ -122,6 +127,19 @@ def run_render(command: Render) -> None:
         Console().print(f"Film: {command.video}", highlight=False, soft_wrap=True)
 
 
+def _film_or_sentence(environment: HostedEnvironment, policy: Acts, episodes: int, seed: int) -> bytes:
+    """The film, or one sentence: a viewer that could not be made would complain again when it is thrown away."""
+    said, complain = "", sys.unraisablehook
+    sys.unraisablehook = lambda unraisable: None
+    try:
+        return _film(environment, policy, episodes, seed)
+    except HindsightError as error:
+        said = str(error)
+    finally:
+        sys.unraisablehook = complain
+    raise HindsightError(said)
+
+
 def _film(environment: HostedEnvironment, policy: Acts, episodes: int, seed: int) -> bytes:
     """Greedy episodes of a hosted environment, each with a moment's rest at its end."""
     simulator = environment.simulator(pictures=True).build()
@@ -129,6 +147,7 @@ def _film(environment: HostedEnvironment, policy: Acts, episodes: int, seed: int
     try:
         for number in range(1, episodes + 1):
             episode = film_episode(environment, simulator, policy, seed + number)
+            environment.raise_fault()
             outcome = "reached its goal" if episode.reached else "did not reach its goal"
             steps = len(episode.pictures) - 1
             Console().print(f"Episode {number} {outcome} in {steps} steps, return {episode.total_return:g}")

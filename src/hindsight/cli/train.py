@@ -27,6 +27,7 @@ from hindsight.experiments.paper import default_settings, paper_result, paper_se
 from hindsight.records.evaluations import summary
 from hindsight.records.files import read_json, write_atomically, write_json
 from hindsight.records.tensorboard import EventFiles
+from hindsight.rollout.hosted import using_workers
 from hindsight.training.loop import make_agent
 from hindsight.training.state import Snapshot
 
@@ -38,16 +39,16 @@ def run_train(command: Train) -> None:
     keep_compiled_programs()
     job = resolve(command)
     environment = job.environment.build()
+    workers = using_workers(environment, command.workers)
     make_agent(environment, job.settings)  # what cannot work is refused before a folder is made for it
     folder = command.output or new_folder(f"{job.environment.id}-{job.settings.method}-batch{job.settings.batch_size}")
     check_folder(job, folder, command.resume)
     console = Console(stderr=True)
-    for sentence in getattr(environment, "notices", ()):
-        console.print(sentence, highlight=False, soft_wrap=True)
     console.print(
         f"Training {job.settings.method} on {job.environment.id} into {folder}", highlight=False, soft_wrap=True
     )
     with ExitStack() as stack:
+        stack.enter_context(workers)
         events = stack.enter_context(EventFiles(folder / "tensorboard")) if command.tensorboard else None
         snapshot, speed = train_with_progress(job, folder, command.resume, console, command.keep_every, events)
     result = summarise(job, snapshot, speed or _earlier_speed(folder))

@@ -16,10 +16,13 @@ import numpy as np
 
 from hindsight.core.errors import HindsightError
 from hindsight.environments.gymnasium_goal import GymnasiumGoal
+from hindsight.environments.simulators import gist
 
 SPARSE_VALUES = ((-1.0, 0.0), (0.0, 1.0))
 EPISODES, STEPS = 4, 3
 """How much is played to have goals to try the environment's functions on."""
+NO_TIME = np.zeros((), np.int64)
+"""What is told of the time where it must not matter."""
 
 
 class Pairs(NamedTuple):
@@ -44,7 +47,7 @@ class PairFunction:
         try:
             values = np.asarray(self._together(pairs) if self.takes_batches else self._singly(pairs), np.float64)
         except Exception as error:  # Whatever a stranger's code raises.
-            raise HindsightError(f"{self._name} failed: {type(error).__name__}: {error}") from error
+            raise HindsightError(f"{self._name} failed: {gist(error)}.") from error
         if values.shape != pairs.times.shape or not np.isfinite(values).all():
             raise HindsightError(f"{self._name} gave something else than one finite number for each pair of goals.")
         return values
@@ -65,11 +68,16 @@ class PairFunction:
 
 
 class Rewards:
-    """Judges achieved goals by any goals; `notices` are sentences for people."""
+    """Judges achieved goals by any goals; `notices` are sentences for people.
+
+    `traced_rewards` and `traced_reached` are for calls from a compiled program, which cannot raise anything: they keep
+    the first error as `fault`, and answer with NaN and False until it is taken away.
+    """
 
     def __init__(self, simulator: GymnasiumGoal):
         self._goals = simulator.goals
         self._name = f"The environment '{simulator.name}'"
+        self.fault: HindsightError | None = None
         self._examples = _play(simulator)
         self._reward = PairFunction(
             simulator.environment.get_wrapper_attr("compute_reward"), f"{self._name}: compute_reward", self._examples
@@ -94,14 +102,34 @@ class Rewards:
 
     def reached(self, achieved: np.ndarray, goals: np.ndarray) -> np.ndarray:
         """Whether each achieved goal reaches the goal; broadcast in the same way."""
-        pairs, shape = self._aligned(achieved, goals, np.zeros((), np.int64))
+        pairs, shape = self._aligned(achieved, goals)
         if self._largest is not None:
             return (self._reward(pairs) == self._largest).reshape(shape)
         if self._success is not None:
             return (self._success(pairs) > 0).reshape(shape)
         return np.zeros(shape, bool)
 
-    def _aligned(self, achieved: np.ndarray, goals: np.ndarray, times: np.ndarray) -> tuple[Pairs, tuple[int, ...]]:
+    def traced_rewards(self, achieved: np.ndarray, goals: np.ndarray, times: np.ndarray) -> np.ndarray:
+        """As `rewards`, but NaN where it would raise."""
+        return self._without_raising(self.rewards, np.float32(np.nan), achieved, goals, times)
+
+    def traced_reached(self, achieved: np.ndarray, goals: np.ndarray) -> np.ndarray:
+        """As `reached`, but False where it would raise."""
+        return self._without_raising(self.reached, np.bool_(False), achieved, goals)
+
+    def _without_raising(
+        self, judge: Callable[..., np.ndarray], otherwise: np.generic, *question: np.ndarray
+    ) -> np.ndarray:
+        if self.fault is None:
+            try:
+                return judge(*question)
+            except HindsightError as error:
+                self.fault = error
+        return np.full(self._aligned(*question)[1], otherwise)
+
+    def _aligned(
+        self, achieved: np.ndarray, goals: np.ndarray, times: np.ndarray = NO_TIME
+    ) -> tuple[Pairs, tuple[int, ...]]:
         achieved, goals, times = np.asarray(achieved), np.asarray(goals), np.asarray(times)
         goal = self._goals.shape
         leading = (array.shape[: array.ndim - len(goal)] for array in (achieved, goals))

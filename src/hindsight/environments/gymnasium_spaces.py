@@ -55,7 +55,7 @@ class Goals:
 
 
 class Actions:
-    """Numbers from zero, or vectors within bounds."""
+    """Numbers from zero, or vectors, which are clipped to their bounds where there are any."""
 
     def __init__(self, space: Space, name: str):
         spaces = import_gymnasium().spaces
@@ -67,11 +67,7 @@ class Actions:
             self.count = int(space.n)
             return
         if not (isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating)):
-            raise HindsightError(
-                f"The actions of '{name}' are {space}; only Discrete and real Box spaces with finite bounds will do."
-            )
-        if not space.is_bounded():
-            raise HindsightError(f"The actions of '{name}' must have finite bounds, but they are {space}.")
+            raise HindsightError(f"The actions of '{name}' are {space}; only Discrete and real Box spaces will do.")
         self.low, self.high = (tuple(map(float, bound.ravel())) for bound in (space.low, space.high))
 
     @property

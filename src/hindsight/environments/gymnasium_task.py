@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from hindsight.core.errors import HindsightError
-from hindsight.environments.gymnasium_goal import GymnasiumGoal, Wanted
+from hindsight.environments.gymnasium_goal import GymnasiumGoal, Wanted, find_recipe
 from hindsight.environments.gymnasium_rewards import Rewards
 from hindsight.environments.simulators import SimulatorSource
 from hindsight.environments.task import HostedTask
@@ -37,21 +37,30 @@ class GymnasiumTask(HostedTask):
     rewards: Rewards
     wanted: Wanted
     options: Mapping[str, Any]
+    portable: bool
+    """Whether other processes can make it too."""
     goal_count: None = None
 
     @property
+    def action_bounds(self) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+        if self.action_low is None or self.action_high is None:
+            return None
+        return self.action_low, self.action_high
+
+    @property
     def notices(self) -> tuple[str, ...]:
-        """Sentences that a user should see before learning starts."""
-        return self.rewards.notices
+        return self.rewards.notices if self.portable else (*self.rewards.notices, self._alone)
+
+    @property
+    def _alone(self) -> str:
+        return (
+            f"The environment '{self.name}' is played in this process, one episode after another, as no other process "
+            "can make it: for parallel play pass its registered name, or a function of a module that makes it."
+        )
 
     def source(self, pictures: bool = False) -> SimulatorSource:
-        if self.wanted is None:
-            raise HindsightError(
-                f"The environment '{self.name}' cannot be made again for parallel play: "
-                "pass its registered name or a function that makes it, not the environment itself."
-            )
         options = {"environment": self.wanted, "options": dict(self.options), "pictures": pictures}
-        return SimulatorSource(GymnasiumGoal.__module__, "GymnasiumGoal", options)
+        return SimulatorSource(GymnasiumGoal.__module__, "GymnasiumGoal", options, self.portable)
 
     def goal_probability(self, goal: Float[Array, "*goal"]) -> Float[Array, ""]:
         """One for every goal: nothing is known of how the environment draws them."""
@@ -59,13 +68,17 @@ class GymnasiumTask(HostedTask):
 
     def reached(self, achieved: Float[Array, "*goal"], goal: Float[Array, "*goal"]) -> Bool[Array, ""]:
         result = jax.ShapeDtypeStruct((), jnp.bool_)
-        return jax.pure_callback(self.rewards.reached, result, achieved, goal, vmap_method="expand_dims")
+        return jax.pure_callback(self.rewards.traced_reached, result, achieved, goal, vmap_method="expand_dims")
 
     def reward(
         self, achieved: Float[Array, "*goal"], goal: Float[Array, "*goal"], time: Int[Array, ""]
     ) -> Float[Array, ""]:
         result = jax.ShapeDtypeStruct((), jnp.float32)
-        return jax.pure_callback(self.rewards.rewards, result, achieved, goal, time, vmap_method="expand_dims")
+        return jax.pure_callback(self.rewards.traced_rewards, result, achieved, goal, time, vmap_method="expand_dims")
+
+    def take_fault(self) -> HindsightError | None:
+        fault, self.rewards.fault = self.rewards.fault, None
+        return fault
 
 
 def gymnasium_task(
@@ -78,11 +91,17 @@ def gymnasium_task(
     simulator = GymnasiumGoal(environment, options)
     if horizon is None:
         if simulator.step_limit is None:
-            raise HindsightError(f"The environment '{simulator.name}' sets no limit of steps: give a horizon.")
+            raise HindsightError(
+                f"The environment '{simulator.name}' sets no limit of steps: give a horizon, "
+                "or put gymnasium.wrappers.TimeLimit around it."
+            )
         horizon = simulator.step_limit + 1
     if horizon < 2:
         raise HindsightError(f"The horizon must be at least 2 time steps, not {horizon}.")
     actions = simulator.actions
+    recipe = find_recipe(environment, simulator.specification)
+    # A specification holds the options that the environment was made with.
+    own_options = (options or {}) if recipe is None or callable(recipe) else {}
     return GymnasiumTask(
         name=simulator.name,
         horizon=horizon,
@@ -94,12 +113,7 @@ def gymnasium_task(
         action_low=actions.low,
         action_high=actions.high,
         rewards=Rewards(simulator),
-        wanted=_repeatable(environment),
-        options=MappingProxyType(dict(options or {})),
+        wanted=environment if recipe is None else recipe,
+        options=MappingProxyType(dict(own_options)),
+        portable=recipe is not None,
     )
-
-
-def _repeatable(environment: Wanted) -> Wanted | None:
-    """What an environment can be made from again: Gymnasium remembers how it made it."""
-    is_made = hasattr(environment, "observation_space")
-    return environment.spec if is_made else environment

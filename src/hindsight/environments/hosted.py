@@ -48,7 +48,18 @@ class HostedEnvironment(Task):
     @property
     def notices(self) -> tuple[str, ...]:
         """Sentences that a user should see before learning starts."""
-        return getattr(self.task, "notices", ())
+        return self.task.notices
+
+    @property
+    def action_bounds(self) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+        """The lowest and the highest value of each number of a continuous action."""
+        return self.task.action_bounds
+
+    def raise_fault(self) -> None:
+        """Raise what went wrong in compiled calls of `reached` and `reward`, which cannot raise anything themselves."""
+        fault = self.task.take_fault()
+        if fault is not None:
+            raise fault
 
     def simulator(self, pictures: bool = False) -> SimulatorSource:
         """How a worker makes its simulators; those for `pictures` can draw what they play."""

@@ -32,6 +32,11 @@ class Task(eqx.Module):
         return False
 
     @property
+    def action_bounds(self) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+        """The lowest and the highest value of each number of a continuous action, where there are bounds."""
+        return None
+
+    @property
     @abstractmethod
     def observation_shape(self) -> tuple[int, ...]:
         """The shape of what the policy is shown."""

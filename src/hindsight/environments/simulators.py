@@ -54,6 +54,8 @@ class SimulatorSource:
     module: str
     function: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    portable: bool = True
+    """Otherwise there may be just one simulator at a time, and it has to stay in this process."""
 
     def build(self) -> Simulator:
         """Make a simulator."""
@@ -61,3 +63,8 @@ class SimulatorSource:
 
     def __str__(self) -> str:
         return self.function
+
+
+def gist(error: Exception) -> str:
+    """What a stranger's code complains about, in one line."""
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"

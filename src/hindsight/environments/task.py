@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 
 from jaxtyping import Array, Bool, Float, Int
 
+from hindsight.core.errors import HindsightError
 from hindsight.environments.simulators import SimulatorSource
 
 Goal = Float[Array, "*goal"]
@@ -37,6 +38,16 @@ class HostedTask(ABC):
     """How many goals have a probability above zero; None if goals are not counted but form a continuum."""
 
     @property
+    def action_bounds(self) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+        """The lowest and the highest value of each number of an action; None for counted actions, or no bounds."""
+        return None
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Sentences that a user should see before learning starts."""
+        return ()
+
+    @property
     def state_limit(self) -> None:
         """Compiled environments may bound the number of distinct states; here there is no bound worth using."""
         return None
@@ -60,3 +71,10 @@ class HostedTask(ABC):
     @abstractmethod
     def reward(self, achieved: Goal, goal: Goal, time: Int[Array, ""]) -> Float[Array, ""]:
         """The reward, under any goal, of arriving after `time` actions in a state that achieves `achieved`."""
+
+    def take_fault(self) -> HindsightError | None:
+        """What went wrong in `reached` or `reward` since this was last asked.
+
+        A compiled program cannot raise a sentence, so a task whose rewards may fail remembers the failure.
+        """
+        return None

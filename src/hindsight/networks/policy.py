@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, Key, Shaped
 
 from hindsight.networks.images import ImageTrunk
@@ -15,15 +16,18 @@ from hindsight.networks.perceptron import Initialiser, Perceptron, flat_size, na
 PROBABILITY_FLOOR = 1e-12
 """Added to every probability, as in the published experiments, so that no likelihood ratio is undefined."""
 FIRST_DEVIATION = 0.6
-"""Standard deviation of a fresh policy's continuous actions, whose bounds lie at -1 and 1."""
+"""Standard deviation of a fresh policy's continuous actions, where the bounds lie at -1 and 1."""
 
+Bounds = tuple[tuple[float, ...], tuple[float, ...]]
 Actions = Int[Array, " row"] | Float[Array, "row action"]
 
 
 class Policy(eqx.Module):
     """p(a | s, g): observation and goal side by side into tanh layers, then a softmax over the actions.
 
-    For continuous actions, the output is the mean of a normal distribution with a learned deviation for each component.
+    For continuous actions, the output is the mean of a normal distribution with a learned deviation for each component,
+    in units in which the bounds of the component lie at -1 and 1. Actions have the environment's own units. A component
+    that is not bounded on both sides is not scaled.
     For pictures, convolutions come first, and the goal joins them in the first hidden layer.
     """
 
@@ -32,7 +36,9 @@ class Policy(eqx.Module):
     normalisers: tuple[Normaliser, Normaliser] | None
     """Of observations and of goals."""
     log_deviation: Float[Array, " action"] | None
-    """For continuous actions."""
+    """For continuous actions, in units of the network's output."""
+    bounds: Bounds | None = eqx.field(static=True)
+    """The lowest and the highest value of each component."""
 
     def __init__(
         self,
@@ -44,6 +50,7 @@ class Policy(eqx.Module):
         initialise: Initialiser = narrow_normal,
         continuous: bool = False,
         normalise: bool = False,
+        bounds: Bounds | None = None,
     ):
         """`observation` is the size of a vector, or the shape of a picture: height, width, depth."""
         shape = (observation,) if isinstance(observation, int) else tuple(observation)
@@ -58,11 +65,24 @@ class Policy(eqx.Module):
             self.network = Perceptron(size + goal_size, hidden_layers, action_count, key, initialise)
         self.normalisers = (Normaliser(size), Normaliser(goal_size)) if normalise and self.trunk is None else None
         self.log_deviation = jnp.full(action_count, math.log(FIRST_DEVIATION)) if continuous else None
+        self.bounds = bounds
 
     @property
     def output_size(self) -> int:
         """The numbers that describe a distribution over actions."""
         return self.network.biases[-1].shape[0]
+
+    def _units(self, axes: int) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+        """The action that an output of zero stands for, and how much an output of one adds; with so many axes."""
+        assert self.log_deviation is not None
+        middle, unit = jnp.zeros_like(self.log_deviation), jnp.ones_like(self.log_deviation)
+        if self.bounds is not None:
+            low, high = (np.asarray(bound, np.float64) for bound in self.bounds)
+            scaled = np.isfinite(low) & np.isfinite(high) & (low < high)
+            low, high = np.where(scaled, low, -1), np.where(scaled, high, 1)
+            middle, unit = ((jnp.asarray(each, middle.dtype)) for each in ((low + high) / 2, (high - low) / 2))
+        shape = (1,) * (axes - 1) + middle.shape
+        return middle.reshape(shape), unit.reshape(shape)
 
     def encode(self, observations: Shaped[Array, "row *features"]) -> Float[Array, "row encoded"]:
         """All that depends on the observation alone, so that it is computed once for all goals."""
@@ -84,7 +104,8 @@ class Policy(eqx.Module):
         else:
             outputs = self.network(jnp.concatenate([encoded, goals], axis=1))
         if self.log_deviation is not None:
-            return outputs
+            middle, unit = self._units(2)
+            return middle + unit * outputs
         # In log space: a tiny probability does not round to zero.
         return jnp.logaddexp(jax.nn.log_softmax(outputs), math.log(PROBABILITY_FLOOR))
 
@@ -94,7 +115,8 @@ class Policy(eqx.Module):
         """The logarithm of each action's probability, or density, under the distribution beside it."""
         if self.log_deviation is None:
             return jnp.take_along_axis(distributions, actions[..., None], axis=-1)[..., 0]
-        deviation = self.log_deviation.reshape((1,) * (actions.ndim - 1) + (-1,))
+        _, unit = self._units(actions.ndim)
+        deviation = self.log_deviation.reshape(unit.shape) + jnp.log(unit)
         scores = (actions - distributions) * jnp.exp(-deviation)
         return jnp.sum(-0.5 * scores**2 - deviation - 0.5 * math.log(2 * math.pi), axis=-1)
 
@@ -112,13 +134,19 @@ class Policy(eqx.Module):
         if self.log_deviation is None:
             actions = jnp.argmax(table + jax.random.gumbel(key, table.shape), axis=1)
         else:
-            actions = table + jnp.exp(self.log_deviation)[None] * jax.random.normal(key, table.shape)
+            _, unit = self._units(2)
+            actions = table + unit * jnp.exp(self.log_deviation)[None] * jax.random.normal(key, table.shape)
         return actions, self.log_density(table, actions)
 
     def greedy(self, observations: Shaped[Array, "row *features"], goals: Float[Array, "row goal"]) -> Actions:
-        """The most probable action of each row."""
+        """The most probable action of each row, within the bounds."""
         table = self.distributions(self.encode(observations), goals)
-        return jnp.argmax(table, axis=1) if self.log_deviation is None else table
+        if self.log_deviation is None:
+            return jnp.argmax(table, axis=1)
+        if self.bounds is None:
+            return table
+        low, high = (jnp.asarray(bound, table.dtype)[None] for bound in self.bounds)
+        return jnp.clip(table, low, high)
 
     def act(
         self, observation: Shaped[Array, "*features"], goal: Float[Array, "*goal"], time: int | Array = 0

@@ -53,7 +53,7 @@ def collect(
     return Episodes(
         observations=jax.vmap(jax.vmap(environment.observe))(trajectory),
         achieved_goals=achieved_goals,
-        actions=actions.T,
+        actions=jnp.swapaxes(actions, 0, 1),
         pursued_goals=goals,
         lengths=_lengths(environment, achieved_goals, goals, horizon),
         log_probabilities=log_probabilities.T,

@@ -1,6 +1,8 @@
 """Whole episodes of a hosted environment: one call of the policy for each time step of all live episodes."""
 
+import os
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Literal
 
 import equinox as eqx
@@ -10,9 +12,39 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from hindsight.core.episodes import Episodes
+from hindsight.core.errors import HindsightError
 from hindsight.environments.hosted import HostedEnvironment
+from hindsight.environments.interface import Task
 from hindsight.rollout.compiled import Explore, Outcomes
 from hindsight.rollout.workers import Layout, WorkerPool
+
+_worker_count = [os.cpu_count() or 1]
+
+
+def worker_count() -> int:
+    """How many worker processes a pool starts unless told otherwise: one for each core."""
+    return _worker_count[-1]
+
+
+def using_workers(task: Task, count: int | None) -> AbstractContextManager[None]:
+    """Within it, pools start so many workers to play the task; None leaves the number as it is.
+
+    No result depends on it: it belongs to the machine, not to the settings of a job.
+    """
+    if count is not None and not isinstance(task, HostedEnvironment):
+        raise HindsightError("workers play hosted environments; this one is compiled and needs none: leave them out.")
+    if count is not None and count < 1:
+        raise HindsightError(f"workers must be a whole number of at least 1, not {count}.")
+    return _with_count(worker_count() if count is None else count)
+
+
+@contextmanager
+def _with_count(count: int) -> Iterator[None]:
+    _worker_count.append(count)
+    try:
+        yield
+    finally:
+        _worker_count.pop()
 
 
 def layout_of(environment: HostedEnvironment) -> Layout:
@@ -22,9 +54,13 @@ def layout_of(environment: HostedEnvironment) -> Layout:
 
 
 def open_pool(
-    environment: HostedEnvironment, slots: int, workers: int, notice: Callable[[str], None] = lambda sentence: None
+    environment: HostedEnvironment,
+    slots: int,
+    workers: int | None = None,
+    notice: Callable[[str], None] = lambda sentence: None,
 ) -> WorkerPool:
-    """A pool in which so many episodes of the environment are played at a time."""
+    """A pool in which so many episodes of the environment are played at a time, by `worker_count()` workers if None."""
+    workers = worker_count() if workers is None else workers
     return WorkerPool(environment.simulator(), layout_of(environment), slots, workers, notice)
 
 
@@ -47,8 +83,8 @@ def collect_hosted(
     """A batch of episodes, as `collect` makes them of compiled environments. `explore` must be compiled."""
     seeds, step_key = episode_seeds(key, batch_size)
     record = _Record(environment, batch_size)
-    for start in range(0, batch_size, len(pool.slots.orders)):
-        episodes = np.arange(start, min(start + len(pool.slots.orders), batch_size))
+    for start in range(0, batch_size, pool.places):
+        episodes = np.arange(start, min(start + pool.places, batch_size))
         _play_together(environment, pool, explore, seeds, episodes, step_key, record, horizon == "paper")
     return record.episodes()
 
@@ -125,7 +161,9 @@ def _reached(environment: HostedEnvironment, achieved: Array, goals: Array) -> A
 
 def reached_now(environment: HostedEnvironment, achieved: np.ndarray, goals: np.ndarray) -> np.ndarray:
     """Which of some states reach the goal beside them."""
-    return np.asarray(_reached(environment, jnp.asarray(achieved), jnp.asarray(goals)))
+    reached = np.asarray(_reached(environment, jnp.asarray(achieved), jnp.asarray(goals)))
+    environment.raise_fault()
+    return reached
 
 
 def play_hosted(
@@ -137,6 +175,7 @@ def play_hosted(
 ) -> Outcomes:
     """The returns of greedy episodes; a slot whose episode has ended begins the next one at once."""
     seeds, _ = episode_seeds(key, episodes)
+    # However few of them can be used: the same batch of observations gives the same actions, to the last bit.
     count = len(pool.slots.orders)
     waiting = iter(range(episodes))
     playing = np.full(count, -1)
@@ -148,7 +187,9 @@ def play_hosted(
         actions = np.asarray(exploit(pool.slots.observations, pool.slots.goals, times))
         pool.step(now, actions[now])
         times[now] += 1
-        rewards, reached = judge(environment, pool.slots.achieved_goals, pool.slots.goals, times)
+        # A slot without an episode shows nothing that could be judged: in its place stands one that has an episode.
+        rows = np.where(playing >= 0, np.arange(count), now[0])
+        rewards, reached = judge(environment, pool.slots.achieved_goals[rows], pool.slots.goals[rows], times[rows])
         returns[playing[now]] += rewards[now]
         successes[playing[now]] |= reached[now]
         ended = now[reached[now] | pool.slots.over[now] | (times[now] >= environment.horizon - 1)]
@@ -162,7 +203,7 @@ def _refill(
 ) -> None:
     """Begin the next episodes in the free slots, in their order."""
     begun = []
-    for slot in np.flatnonzero(playing < 0):
+    for slot in np.flatnonzero(playing[: pool.places] < 0):
         episode = next(waiting, None)
         if episode is None:
             break
@@ -183,4 +224,6 @@ def judge(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The reward of each state under the goal beside it, and whether it reaches that goal."""
     rewards, reached = _judge(environment, *map(jnp.asarray, (achieved, goals, times)))
-    return np.asarray(rewards), np.asarray(reached)
+    judged = np.asarray(rewards), np.asarray(reached)
+    environment.raise_fault()
+    return judged

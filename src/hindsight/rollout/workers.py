@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from hindsight.core.errors import HindsightError
-from hindsight.environments.simulators import Simulator, SimulatorSource
+from hindsight.environments.simulators import Simulator, SimulatorSource, gist
 
 IDLE, BEGIN, STEP = range(3)
 """What a slot is asked to do."""
@@ -27,6 +27,11 @@ SECONDS_TO_START = 180.0
 """A new worker has to import packages and build simulators before its first answer."""
 ATTEMPTS = 3
 """Workers that may die over the same step before the step itself is to blame."""
+UNABLE_TO_START = (
+    "A worker process cannot start, as said above: a script that trains must do so below `if __name__ == '__main__':`, "
+    "and what makes its environment must be found in a module."
+)
+"""A new interpreter ends with exit code 1 when the script that it imports, or what it is sent, fails."""
 
 
 class Layout(NamedTuple):
@@ -124,8 +129,7 @@ def _answer(source: SimulatorSource, simulators: dict[int, Simulator], shared: S
     except HindsightError as error:
         return str(error).encode()
     except Exception as error:
-        gist = (str(error).strip().splitlines() or ["no message"])[0]
-        return f"The environment raised {type(error).__name__}: {gist}".encode()
+        return f"The environment raised {gist(error)}.".encode()
     return GOOD
 
 
@@ -146,9 +150,10 @@ class _History:
 
 
 class WorkerPool:
-    """Plays episodes in `slots` places over worker processes; with none of them, in this process.
+    """Plays episodes in `slots` over worker processes; with no workers, in this process.
 
-    Use it as a context manager. `notice` hears of workers that had to be replaced.
+    Use it as a context manager. `notice` hears of workers that had to be replaced. A source that cannot travel has a
+    single simulator, here: then only the first slot is to be used, and `places` is 1.
     """
 
     def __init__(
@@ -161,6 +166,8 @@ class WorkerPool:
         seconds_to_wait: float = SECONDS_TO_WAIT,
     ):
         self._source, self._layout, self._count = source, layout, slots
+        self.places = slots if source.portable else 1
+        workers = workers if source.portable else 0
         self._notice, self._seconds_to_wait = notice, seconds_to_wait
         # A fresh interpreter: a fork would carry JAX's locks along, held by threads that are not there.
         self._context = multiprocessing.get_context("spawn")
@@ -245,6 +252,8 @@ class WorkerPool:
             worker.has_answered = True
         except (EOFError, ConnectionResetError, BrokenPipeError):
             worker.process.join(timeout=5)
+            if worker.process.exitcode == 1 and not worker.has_answered:
+                raise HindsightError(UNABLE_TO_START) from None
             return f"died (exit code {worker.process.exitcode})"
         if answer != GOOD:
             raise HindsightError(answer.decode())

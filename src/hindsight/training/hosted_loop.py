@@ -1,9 +1,8 @@
 """The training loop for hosted environments: episodes from worker processes, updates compiled."""
 
 import functools
-import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import jax
@@ -45,7 +44,7 @@ def make_hosted_program(agent: Agent) -> HostedProgram:
         jax.jit(lambda seeds: jax.lax.map(init, seeds)),
         jax.jit(agent.explore),
         jax.jit(agent.exploit),
-        jax.jit(agent.update),
+        agent.update if agent.updates_on_host else jax.jit(agent.update),
         agent,
     )
 
@@ -61,16 +60,17 @@ def hosted_training(
 ) -> Iterator[Snapshot]:
     """As `training`. Every episode begins from its own seed, so a job resumes at a batch to the very same numbers."""
     slots = max(settings.batch_size, FEWEST_SLOTS)
-    with open_pool(environment, slots, os.cpu_count() or 1, notice) as pool:
+    for sentence in environment.notices:
+        notice(sentence)
+    with open_pool(environment, slots, notice=notice) as pool:
         trainer = _Trainer(environment, settings, program, pool, runs, tick)
         if snapshot is None:
             states = jax.tree.map(np.asarray, program.init(jnp.asarray(runs.seeds)))
-            snapshot = trainer.evaluated(_each(states, len(runs.seeds)), None, 0)
+            snapshot = trainer.evaluated(_each([states]), None, 0)
             yield snapshot
         while (done := snapshot.batch) < settings.batches:
             target = done + settings.evaluate_every
-            each = _each(snapshot.states, len(runs.seeds))
-            each = [trainer.advance(run, state, done, target) for run, state in enumerate(each)]
+            each = [trainer.advance(run, state, done, target) for run, state in enumerate(_each(snapshot.parts))]
             snapshot = trainer.evaluated(each, snapshot, target)
             yield snapshot
 
@@ -105,7 +105,9 @@ class _Trainer:
             size, horizon = self._settings.batch_size, self._settings.horizon
             episodes = collect_hosted(self._environment, self._pool, explore, size, episode_key, horizon)
             learned, cause = self._program.update(state.agent, episodes, rates, update_key)
-            if int(cause):
+            failed = int(cause)  # waits for the update, in which rewards may have failed
+            self._environment.raise_fault()
+            if failed:
                 state = state._replace(failed_batch=jnp.int32(batch), cause=cause)
             else:
                 state = state._replace(agent=learned)
@@ -115,17 +117,15 @@ class _Trainer:
     def evaluated(self, states: list[RunState], past: Snapshot | None, batch: int) -> Snapshot:
         """A snapshot with a new evaluation of every run."""
         outcomes = [self._evaluate(run, state, batch) for run, state in enumerate(states)]
-        joined = jax.tree.map(lambda *leaves: np.stack(leaves), *states)
         evaluation = Evaluation(*(jnp.array(column) for column in zip(*outcomes, strict=True)))
-        bad = ~np.isfinite(evaluation.mean_return) & (joined.failed_batch < 0)
-        joined = joined._replace(
-            failed_batch=np.where(bad, np.int32(batch), joined.failed_batch),
-            cause=np.where(bad, np.int32(4), joined.cause),
-        )
-        evaluations = record(
-            past.evaluations if past else None, self._runs, self._settings, batch, [joined], evaluation
-        )
-        return Snapshot([joined], evaluations)
+        parts = []
+        for state, (mean_return, _) in zip(states, outcomes, strict=True):
+            if not np.isfinite(mean_return) and state.failed_batch < 0:
+                state = state._replace(failed_batch=jnp.int32(batch), cause=jnp.int32(4))
+            # A part for each run, not one array for all: nothing is copied, be a replay buffer as large as it may.
+            parts.append(jax.tree.map(lambda leaf: np.asarray(leaf)[None], state))
+        past_evaluations = past.evaluations if past else None
+        return Snapshot(parts, record(past_evaluations, self._runs, self._settings, batch, parts, evaluation))
 
     def _evaluate(self, run: int, state: RunState, batch: int) -> tuple[float, float]:
         if state.failed_batch >= 0:
@@ -143,5 +143,8 @@ class _Trainer:
             self._tick(done + int(share))
 
 
-def _each(states: RunState, runs: int) -> list[RunState]:
-    return [jax.tree.map(lambda leaf, run=run: leaf[run], states) for run in range(runs)]
+def _each(parts: Sequence[RunState]) -> list[RunState]:
+    """The runs one by one."""
+    return [
+        jax.tree.map(lambda leaf, run=run: leaf[run], part) for part in parts for run in range(len(part.failed_batch))
+    ]

@@ -3,6 +3,7 @@
 import functools
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -161,14 +162,14 @@ def training(
     snapshot: Snapshot | None = None,
     tick: Callable[[int], None] = lambda batch: None,
     program: Program | HostedProgram | None = None,
-    notice: Callable[[str], None] = lambda sentence: None,
+    notice: Callable[[str], None] = warnings.warn,
 ) -> Iterator[Snapshot]:
     """Train, and yield a snapshot after each evaluation: at batch 0, then every `evaluate_every` batches.
 
     From an earlier `snapshot` the job goes on to the very same numbers, since every random key comes from the seed
     and the batch's number. Where evaluations are far apart, `tick` is called with the batch reached every few seconds.
     A `program` that was made for settings with the same `essence` saves compiling it again.
-    Hosted environments call `notice` with a sentence about anything odd that did no harm.
+    Hosted environments call `notice` with a sentence about anything odd that does no harm.
     """
     runs = runs or runs_of(settings)
     program = program or make_program(environment, settings)
