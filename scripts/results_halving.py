@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from hindsight.analysis.sensitivity import SensitivityRow, sensitivity
-from hindsight.experiments.study import load_study
-from hindsight.experiments.study_run import Observer, run_study
+from hindsight.experiments.study_files import load_study
+from hindsight.experiments.study_run import run_study
+from hindsight.experiments.study_worker import Observer
 from hindsight.records.files import write_atomically
-from hindsight.records.results import DEFINITIVE, StudyResults
+from hindsight.records.runs import DEFINITIVE, StudyResults
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "results" / "halving"

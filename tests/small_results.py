@@ -12,7 +12,8 @@ from tensorboardX.crc32c import crc32c
 from tensorboardX.proto.event_pb2 import Event
 
 from hindsight.core.errors import HindsightError
-from hindsight.records.results import DEFINITIVE, Cell, FinishedRun, ResultsFile, RunKey, StudyResults
+from hindsight.records.results import ResultsFile
+from hindsight.records.runs import DEFINITIVE, Cell, FinishedRun, RunKey, StudyResults
 
 CELL = Cell("bit-flipping-4", 8, "hpg")
 

@@ -11,11 +11,15 @@ from small_jobs import ENVIRONMENT, SMALL
 from small_results import read
 
 from hindsight.environments.interface import Environment
-from hindsight.experiments import study_run
+from hindsight.experiments import study_worker
 from hindsight.experiments.protocol import Piece, next_piece
-from hindsight.experiments.study import Plan, Study, parse_study
-from hindsight.experiments.study_run import POLICIES, Observer, run_study
-from hindsight.records.results import DEFINITIVE, RESULTS, FinishedRun, RunKey, StudyResults
+from hindsight.experiments.study import Plan, Study
+from hindsight.experiments.study_files import parse_study
+from hindsight.experiments.study_policies import POLICIES
+from hindsight.experiments.study_run import run_study
+from hindsight.experiments.study_worker import Observer
+from hindsight.records.results import RESULTS
+from hindsight.records.runs import DEFINITIVE, FinishedRun, RunKey, StudyResults
 from hindsight.records.tidy import to_csv
 from hindsight.training.loop import Program, make_program
 from hindsight.training.settings import Settings
@@ -98,7 +102,7 @@ def shared_programs(monkeypatch: pytest.MonkeyPatch, compiled_programs: Path) ->
             _PROGRAMS[essence] = make_program(environment, settings)
         return _PROGRAMS[essence]
 
-    monkeypatch.setattr(study_run, "make_program", shared)
+    monkeypatch.setattr(study_worker, "make_program", shared)
 
 
 _PROGRAMS: dict[tuple, Program] = {}

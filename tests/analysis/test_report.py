@@ -16,7 +16,7 @@ from hindsight.analysis.report import Report, build_report, render_report, repor
 from hindsight.analysis.report_content import failures_table
 from hindsight.analysis.report_page import SECTIONS
 from hindsight.analysis.summaries import performance
-from hindsight.records.results import DEFINITIVE, Cell, StudyResults
+from hindsight.records.runs import DEFINITIVE, Cell, StudyResults
 
 BEST_RETURNS: Mapping[str, float | None] = {"bit-flipping-8": 4.992}
 PLACES = ("bit-flipping-8-batch2", "four-rooms-batch2")

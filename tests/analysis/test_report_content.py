@@ -15,7 +15,7 @@ from hindsight.analysis.report_content import (
     shortcomings,
 )
 from hindsight.analysis.summaries import missing, performance
-from hindsight.records.results import Cell
+from hindsight.records.runs import Cell
 
 STUDY = synthetic_study(methods=("gcpg", "hpg"), batch_sizes=(2,))
 

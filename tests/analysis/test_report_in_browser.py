@@ -13,7 +13,7 @@ from hindsight.analysis.animation import animate
 from hindsight.analysis.report import Report, ReportTable, build_report, render_report
 from hindsight.analysis.report_page import SECTIONS
 from hindsight.analysis.tables import Column, Table
-from hindsight.records.results import DEFINITIVE
+from hindsight.records.runs import DEFINITIVE
 
 HOSTILE = "<script>window.hostile=1</script>\"><img src=x onerror='window.hostile=2'>"
 PROBE = Table(

@@ -12,7 +12,7 @@ from hindsight.analysis.study_runs import definitive, rung, settings_tried
 from hindsight.core.errors import HindsightError
 from hindsight.experiments.protocol import Round, ranked
 from hindsight.experiments.study import Stage
-from hindsight.records.results import DEFINITIVE, Cell, FinishedRun, RunKey, StudyResults
+from hindsight.records.runs import DEFINITIVE, Cell, FinishedRun, RunKey, StudyResults
 
 CELL = Cell("bit-flipping-8", 2, "hpg")
 

@@ -27,7 +27,7 @@ from hindsight.analysis.study_figures import (
     sensitivity,
 )
 from hindsight.analysis.summaries import ComparisonRow, PerformanceRow
-from hindsight.records.results import Cell
+from hindsight.records.runs import Cell
 
 HPG = Cell("four-rooms", 16, "hpg")
 GCPG = Cell("four-rooms", 16, "gcpg")

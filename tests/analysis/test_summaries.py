@@ -18,7 +18,7 @@ from hindsight.analysis.summaries import (
 )
 from hindsight.core.errors import HindsightError
 from hindsight.records.evaluations import Evaluations
-from hindsight.records.results import DEFINITIVE, Cell, FinishedRun, StudyResults
+from hindsight.records.runs import DEFINITIVE, Cell, FinishedRun, StudyResults
 
 STUDY = synthetic_study()
 CELLS = list(STUDY.plans)

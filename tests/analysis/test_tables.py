@@ -15,7 +15,7 @@ from hindsight.analysis.sensitivity import sensitivities
 from hindsight.analysis.summaries import comparisons, missing, performance, thresholds
 from hindsight.analysis.tables import Column, Table, Value, to_csv, to_latex, to_markdown
 from hindsight.core.errors import HindsightError
-from hindsight.records.results import DEFINITIVE, StudyResults
+from hindsight.records.runs import DEFINITIVE, StudyResults
 
 TABLE = Table(
     "Results & more",

@@ -15,7 +15,7 @@ from hindsight.analysis.summaries import (
     thresholds,
 )
 from hindsight.core.errors import HindsightError
-from hindsight.records.results import DEFINITIVE, Cause, Cell, FinishedRun, RunKey, StudyResults
+from hindsight.records.runs import DEFINITIVE, Cause, Cell, FinishedRun, RunKey, StudyResults
 
 STUDY = synthetic_study()
 CELLS = list(STUDY.plans)

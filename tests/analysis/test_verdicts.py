@@ -5,7 +5,7 @@ import pytest
 from hindsight.analysis.aggregates import AggregateComparisonRow
 from hindsight.analysis.summaries import ComparisonRow, PerformanceRow
 from hindsight.analysis.verdicts import FEWEST_RUNS, answer, from_the_better_side, is_settled, verdicts
-from hindsight.records.results import Cell
+from hindsight.records.runs import Cell
 
 
 def row(method: str, mean: float | None, finished: int = 6) -> PerformanceRow:

@@ -19,8 +19,8 @@ from small_studies import copied, definition, finished, numbers_in, results_in, 
 from hindsight.cli import main
 from hindsight.cli.study import summarise
 from hindsight.cli.study_commands import STUDY_COMMANDS
-from hindsight.experiments import study_run
-from hindsight.records.results import DEFINITIVE, Cell, RunKey
+from hindsight.experiments import study_worker
+from hindsight.records.runs import DEFINITIVE, Cell, RunKey
 from hindsight.records.tidy import to_csv
 
 __all__ = ["copied", "definition", "finished", "shared_programs"]
@@ -154,7 +154,7 @@ def test_runs_that_raised_run_again_when_asked(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    training = study_run.training
+    training = study_worker.training
 
     def raising(environment: Any, settings: Any, *rest: Any) -> Iterator:
         if settings.method == "hpg":
@@ -163,7 +163,7 @@ def test_runs_that_raised_run_again_when_asked(
 
     options = ["run", str(definition), "--output", str(tmp_path / "study")]
     with monkeypatch.context() as patched:
-        patched.setattr(study_run, "training", raising)
+        patched.setattr(study_worker, "training", raising)
         cells = read_json(capsys, *options)["cells"]
     assert [failure["cause"] for failure in cells[0]["failed_runs"]] == ["MemoryError: too large"] * 4
     assert [len(cell["failed_runs"]) for cell in read_json(capsys, *options)["cells"]] == [4, 0]

@@ -16,7 +16,7 @@ from hindsight.cli import study_progress
 from hindsight.cli.study_progress import StudyProgress
 from hindsight.experiments.protocol import Piece, next_piece
 from hindsight.experiments.study import Study
-from hindsight.records.results import Cause, FinishedRun, StudyResults
+from hindsight.records.runs import Cause, FinishedRun, StudyResults
 
 NAME = "bit-flipping-4-batch8-hpg"
 

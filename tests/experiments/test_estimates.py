@@ -8,9 +8,9 @@ import pytest
 from small_studies import results_in, simulate, small_plan, small_study
 
 from hindsight.experiments.estimates import Speed, Work, guessed_speeds, measured_speed, observed_speeds, work_ahead
-from hindsight.experiments.study import load_study
+from hindsight.experiments.study_files import load_study
 from hindsight.experiments.study_run import run_study
-from hindsight.records.results import DEFINITIVE, Cell, FinishedRun, RunKey
+from hindsight.records.runs import DEFINITIVE, Cell, FinishedRun, RunKey
 
 CELL = Cell("bit-flipping-4", 8, "hpg")
 

@@ -16,7 +16,8 @@ from small_jobs import process_environment, sentence
 from small_results import on_a_small_disk
 from small_studies import STAGE, by_key, numbers_in, results_in, small_study, study_text
 
-from hindsight.experiments.study_run import UNFINISHED, run_study
+from hindsight.experiments.study_run import run_study
+from hindsight.experiments.study_worker import UNFINISHED
 from hindsight.records.checkpoints import load_checkpoint
 from hindsight.records.results import RESULTS
 
@@ -32,8 +33,9 @@ DRIVER = """
 import sys
 from pathlib import Path
 from hindsight.experiments import protocol
-from hindsight.experiments.study import load_study
-from hindsight.experiments.study_run import Observer, run_study
+from hindsight.experiments.study_files import load_study
+from hindsight.experiments.study_worker import Observer
+from hindsight.experiments.study_run import run_study
 protocol.MOST_RUNS_IN_A_PIECE = 2  # more pieces, so more writes to be killed in
 said = []
 def tick(piece, batch):

@@ -19,8 +19,9 @@ from hindsight.experiments.protocol import (
     score,
     search_stages,
 )
-from hindsight.experiments.study import SEEDS_BETWEEN_STAGES, Plan, Stage, load_study
-from hindsight.records.results import DEFINITIVE, RunKey
+from hindsight.experiments.study import SEEDS_BETWEEN_STAGES, Plan, Stage
+from hindsight.experiments.study_files import load_study
+from hindsight.records.runs import DEFINITIVE, RunKey
 
 NAN = float("nan")
 

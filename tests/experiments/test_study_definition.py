@@ -12,8 +12,9 @@ from small_results import refusal
 from small_studies import STAGE, small_plan, small_study, study_text
 
 from hindsight.core.errors import HindsightError
-from hindsight.experiments.study import AGENT_KEYS, LARGEST_SEED, Plan, Stage, Study, load_study, parse_study, presets
-from hindsight.records.results import Cell
+from hindsight.experiments.study import LARGEST_SEED, Plan, Stage, Study
+from hindsight.experiments.study_files import AGENT_KEYS, load_study, parse_study, presets
+from hindsight.records.runs import Cell
 from hindsight.training.settings import Settings
 
 # Environment, batch size, then batches and batches between evaluations: in the search, and of definitive runs.

@@ -25,11 +25,14 @@ from small_studies import (
 )
 
 from hindsight.agents.interface import CAUSES
-from hindsight.experiments import study_run
+from hindsight.experiments import study_worker
 from hindsight.experiments.study import Study
-from hindsight.experiments.study_run import POLICIES, UNFINISHED, admit, run_study
+from hindsight.experiments.study_policies import POLICIES
+from hindsight.experiments.study_run import admit, run_study
+from hindsight.experiments.study_worker import UNFINISHED
 from hindsight.records.checkpoints import load_checkpoint, save_checkpoint
-from hindsight.records.results import DEFINITIVE, RESULTS, Cause, Cell, ResultsFile
+from hindsight.records.results import RESULTS, ResultsFile
+from hindsight.records.runs import DEFINITIVE, Cause, Cell
 
 __all__ = ["copied", "finished", "shared_programs"]
 
@@ -134,7 +137,7 @@ def raise_for(method: str, after: int | None) -> Callable[..., Iterator]:
     """Training that raises for a method: at once, or after some evaluations."""
 
     def training(environment: Any, settings: Any, *rest: Any) -> Iterator:
-        for number, snapshot in enumerate(study_run_training(environment, settings, *rest)):
+        for number, snapshot in enumerate(the_real_training(environment, settings, *rest)):
             if settings.method == method and number == after:
                 raise RuntimeError("the cat sat\non the keyboard")
             yield snapshot
@@ -142,12 +145,12 @@ def raise_for(method: str, after: int | None) -> Callable[..., Iterator]:
     def at_once(environment: Any, settings: Any, *rest: Any) -> Iterator:
         if settings.method == method:
             raise ValueError
-        return study_run_training(environment, settings, *rest)
+        return the_real_training(environment, settings, *rest)
 
     return at_once if after is None else training
 
 
-study_run_training = study_run.training
+the_real_training = study_worker.training
 
 
 @pytest.mark.parametrize(
@@ -157,7 +160,7 @@ def test_an_exception_is_recorded_the_rest_goes_on_and_retry_runs_it_again(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int | None, cause: Cause
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(study_run, "training", raise_for("hpg", after))
+        patched.setattr(study_worker, "training", raise_for("hpg", after))
         results = run_study(small_study(), tmp_path)
     assert {run.failure for run in results.of(HPG)} == {cause}
     assert all(len(run.batches) == 0 and not run.records for run in results.of(HPG))

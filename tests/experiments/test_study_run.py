@@ -23,20 +23,16 @@ from small_studies import (
 )
 
 from hindsight.environments.registry import make
-from hindsight.experiments import study_run
+from hindsight.experiments import study_worker
 from hindsight.experiments.protocol import Piece, Round, ranked
-from hindsight.experiments.study_run import (
-    POLICIES,
-    UNFINISHED,
-    Observer,
-    held_study,
-    kept_policy,
-    performances,
-    run_study,
-)
+from hindsight.experiments.study_policies import POLICIES, kept_policy
+from hindsight.experiments.study_run import held_study, performances, run_study
+from hindsight.experiments.study_worker import UNFINISHED, Observer
 from hindsight.records.checkpoints import load_checkpoint
-from hindsight.records.results import DEFINITIVE, RESULTS, Cell, FinishedRun
+from hindsight.records.results import RESULTS
+from hindsight.records.runs import DEFINITIVE, Cell, FinishedRun
 from hindsight.records.versions import versions
+from hindsight.training.state import state_to_arrays
 
 __all__ = ["copied", "finished", "shared_programs"]
 
@@ -122,7 +118,7 @@ def test_the_policy_is_that_of_its_run(finished: Path) -> None:
     results = results_in(finished)
     best = max(results.of(HPG, DEFINITIVE), key=lambda run: run.average_performance)
     settings = small_settings(learning_rate=best.key.learning_rate, seed=best.key.seed)
-    expected = study_run.state_to_arrays(train_to_the_end(make(ENVIRONMENT), settings).states)
+    expected = state_to_arrays(train_to_the_end(make(ENVIRONMENT), settings).states)
     arrays, _ = load_checkpoint(finished / POLICIES / f"{HPG.name}.npz")
     assert {name: array.tobytes() for name, array in arrays.items()} == {
         name: np.asarray(array).tobytes() for name, array in expected.items()
@@ -182,7 +178,7 @@ def test_killed_between_its_end_and_the_results_a_piece_is_only_written(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(study_run, "_finished", interrupted)
+        patched.setattr(study_worker, "_finished", interrupted)
         interrupt(only_hpg(), tmp_path, Observer())
     assert results_in(tmp_path).runs == []
     assert ticks_of(only_hpg(), tmp_path) == []

@@ -15,7 +15,8 @@ from small_results import example_file, example_run, on_a_small_disk, read, refu
 
 from hindsight.core.errors import HindsightError
 from hindsight.records.checkpoints import save_checkpoint
-from hindsight.records.results import RESULTS, ResultsFile, StudyResults
+from hindsight.records.results import RESULTS, ResultsFile
+from hindsight.records.runs import StudyResults
 
 HOLD = """
 import sqlite3, sys

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from small_results import CELL, example_file, example_run, read, refusal, write
 
 from hindsight.records import results
-from hindsight.records.results import DEFINITIVE, FORMAT, RESULTS, Cause, Cell, FinishedRun, ResultsFile, RunKey
+from hindsight.records.results import FORMAT, RESULTS, ResultsFile
+from hindsight.records.runs import DEFINITIVE, Cause, Cell, FinishedRun, RunKey
 
 NAN = float("nan")
 

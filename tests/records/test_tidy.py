@@ -11,7 +11,7 @@ import polars
 import pytest
 from small_results import CELL, example_run, refusal
 
-from hindsight.records.results import DEFINITIVE, Cause, Cell, FinishedRun, RunKey, StudyResults
+from hindsight.records.runs import DEFINITIVE, Cause, Cell, FinishedRun, RunKey, StudyResults
 from hindsight.records.tidy import Row, rows, to_csv, to_parquet
 
 NAN = float("nan")

@@ -15,7 +15,7 @@ from hindsight.analysis.comparisons import (
     stratified_bootstrap_interval,
 )
 from hindsight.analysis.study_runs import average_performances, definitive_runs, new_generator
-from hindsight.records.results import StudyResults
+from hindsight.records.runs import StudyResults
 
 
 @dataclass(frozen=True)

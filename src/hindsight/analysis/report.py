@@ -40,7 +40,7 @@ from hindsight.analysis.summaries import learning_curves as learning_curve_rows
 from hindsight.analysis.tables import Column, Table, to_csv, to_latex, to_markdown
 from hindsight.analysis.verdicts import answer, by_place, from_the_better_side, verdicts
 from hindsight.analysis.words import counted
-from hindsight.records.results import StudyResults
+from hindsight.records.runs import StudyResults
 
 __all__ = ["Report", "ReportFigure", "ReportTable", "build_report", "render_report", "report_files"]
 

@@ -8,7 +8,7 @@ from hindsight.analysis.summaries import MissingRow, PerformanceRow
 from hindsight.analysis.tables import Column, Table, Value
 from hindsight.analysis.verdicts import Verdict, by_place
 from hindsight.analysis.words import counted, listed
-from hindsight.records.results import DEFINITIVE, Cell, StudyResults
+from hindsight.records.runs import DEFINITIVE, Cell, StudyResults
 
 
 def introduction(results: StudyResults, rows: Sequence[PerformanceRow]) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from hindsight.analysis.study_runs import Rates, average_performances, definitive, rung, score, settings_tried
 from hindsight.records.evaluations import summary
-from hindsight.records.results import Cell, FinishedRun, StudyResults
+from hindsight.records.runs import Cell, FinishedRun, StudyResults
 
 
 @dataclass(frozen=True)

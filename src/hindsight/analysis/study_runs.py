@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from hindsight.core.errors import HindsightError
-from hindsight.records.results import DEFINITIVE, Cell, FinishedRun, StudyResults
+from hindsight.records.runs import DEFINITIVE, Cell, FinishedRun, StudyResults
 
 Rates = tuple[float, float]
 """Learning rate, and the baseline's (0 for a method without one)."""

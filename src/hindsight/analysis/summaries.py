@@ -20,7 +20,7 @@ from hindsight.analysis.statistics import Curve, bootstrap_interval
 from hindsight.analysis.study_runs import average_performances, definitive, definitive_runs, finished, new_generator
 from hindsight.core.errors import HindsightError
 from hindsight.records.evaluations import summary
-from hindsight.records.results import DEFINITIVE, Cause, Cell, FinishedRun, StudyResults
+from hindsight.records.runs import DEFINITIVE, Cause, Cell, FinishedRun, StudyResults
 
 PaperValues = Callable[[str, str, int], tuple[float, float] | None]
 """The paper's mean and standard deviation for an environment, method and batch size, or None where it has none."""

@@ -1,4 +1,4 @@
-"""`hindsight study run` and `hindsight study plan`."""
+"""`hindsight study run`, `hindsight study plan` and `hindsight study merge`."""
 
 import json
 import time
@@ -15,16 +15,20 @@ from rich.table import Table
 from hindsight.analysis.study_runs import definitive
 from hindsight.cli.compilation import keep_compiled_programs
 from hindsight.cli.progress import duration
-from hindsight.cli.study_commands import Slice, StudyPlan, StudyRun
+from hindsight.cli.study_commands import Slice, StudyMerge, StudyPlan, StudyRun
 from hindsight.cli.study_progress import StudyProgress
 from hindsight.core.errors import HindsightError
 from hindsight.experiments.estimates import Speed, Work, measured_speed, work_ahead
 from hindsight.experiments.paper import paper_result
 from hindsight.experiments.protocol import Piece
-from hindsight.experiments.study import Plan, Study, load_study, presets
-from hindsight.experiments.study_run import RAISED, Observer, admit, held_study, performances, run_study
+from hindsight.experiments.study import Plan, Study
+from hindsight.experiments.study_files import load_study, presets
+from hindsight.experiments.study_merge import merge_study
+from hindsight.experiments.study_run import admit, held_study, performances, run_study
+from hindsight.experiments.study_worker import RAISED, Observer
 from hindsight.records.evaluations import summary
-from hindsight.records.results import RESULTS, Cell, FinishedRun, ResultsFile, StudyResults
+from hindsight.records.results import RESULTS, ResultsFile
+from hindsight.records.runs import Cell, FinishedRun, StudyResults
 from hindsight.records.tensorboard import EventFiles
 
 
@@ -76,6 +80,18 @@ def run_plan(command: StudyPlan) -> None:
         print(json.dumps([_planned(plan, work[plan.cell], speeds) for plan in study.plans]))
         return
     _print_plan(study, folder, work, speeds, results)
+
+
+def run_merge(command: StudyMerge) -> None:
+    """Take runs over from another folder."""
+    study = held_study(command.source).narrowed(command.environments, command.methods, command.batch_sizes)
+    taken = merge_study(command.folder, command.source, study)
+    already = f"; {taken.there_already:,} were there already" if taken.there_already else ""
+    Console().print(
+        f"{command.folder} took {taken.runs:,} runs (cells: {taken.cells}) from {command.source}{already}.",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def resolve(command: Slice) -> tuple[Study, Path]:

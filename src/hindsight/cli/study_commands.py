@@ -10,6 +10,7 @@ Switch = FlagCreatePairsOff[bool]
 Some = Annotated[tuple[str, ...], arg(metavar="NAME [NAME ...]", help_behavior_hint="(default: all)")]
 Which = Annotated[Positional[str], arg(metavar="STUDY")]
 Folder = Annotated[Positional[Path], arg(metavar="FOLDER")]
+Sizes = Annotated[tuple[int, ...], arg(metavar="INT [INT ...]", help_behavior_hint="(default: all)")]
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Slice:
     """Only these environments."""
     methods: Some = ()
     """Only these methods."""
-    batch_sizes: Annotated[tuple[int, ...], arg(metavar="INT [INT ...]", help_behavior_hint="(default: all)")] = ()
+    batch_sizes: Sizes = ()
     """Only these batch sizes."""
     search: Annotated[
         Literal["grid", "halving"] | None, arg(metavar="{grid,halving}", help_behavior_hint="(default: the study's)")
@@ -102,12 +103,40 @@ class StudyExport:
         run_export(self)
 
 
-STUDY_COMMANDS = {"run": StudyRun, "plan": StudyPlan, "report": StudyReport, "export": StudyExport}
+@dataclass(frozen=True)
+class StudyMerge:
+    """Take the finished runs of another folder into a study's, as when slices of it ran on several machines."""
+
+    folder: Folder
+    """The study's folder; a new one is made."""
+    source: Annotated[Positional[Path], arg(metavar="SOURCE")]
+    """The folder to take runs from; it stays as it is."""
+    environments: Some = ()
+    """Only these environments."""
+    methods: Some = ()
+    """Only these methods."""
+    batch_sizes: Sizes = ()
+    """Only these batch sizes."""
+
+    def run(self) -> None:
+        """Take what is missing, and say how much that was."""
+        from hindsight.cli.study import run_merge
+
+        run_merge(self)
+
+
+STUDY_COMMANDS = {
+    "run": StudyRun,
+    "plan": StudyPlan,
+    "report": StudyReport,
+    "export": StudyExport,
+    "merge": StudyMerge,
+}
 
 
 @dataclass(frozen=True)
 class StudyCommands:
-    """Whole studies, resumable: run, plan, report, export. See: hindsight study --help"""
+    """Whole studies, resumable: run, plan, report, export, merge. See: hindsight study --help"""
 
     def run(self) -> None:
         """Never called: the commands below it are parsed in its stead."""

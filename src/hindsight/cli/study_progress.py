@@ -12,7 +12,7 @@ from hindsight.experiments.estimates import Speed, Work, guessed_speeds, observe
 from hindsight.experiments.protocol import Piece
 from hindsight.experiments.study import Study
 from hindsight.experiments.study_run import performances
-from hindsight.records.results import Cell, FinishedRun, RunKey, StudyResults
+from hindsight.records.runs import Cell, FinishedRun, RunKey, StudyResults
 
 SECONDS_BETWEEN_LOOKS = 0.5
 

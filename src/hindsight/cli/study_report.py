@@ -14,9 +14,10 @@ from hindsight.environments.interface import Environment
 from hindsight.exact import best_return
 from hindsight.experiments.paper import paper_result
 from hindsight.experiments.study import Plan
-from hindsight.experiments.study_run import kept_policy
+from hindsight.experiments.study_policies import kept_policy
 from hindsight.records.files import make_folder, write_atomically
-from hindsight.records.results import DEFINITIVE, RESULTS, ResultsFile, StudyResults
+from hindsight.records.results import RESULTS, ResultsFile
+from hindsight.records.runs import DEFINITIVE, StudyResults
 from hindsight.records.tidy import to_csv, to_parquet
 
 EPISODES_SHOWN = 3

@@ -14,7 +14,7 @@ from hindsight.agents.registry import METHODS
 from hindsight.environments.interface import Task
 from hindsight.experiments.protocol import Performances, rounds_ahead
 from hindsight.experiments.study import Plan
-from hindsight.records.results import Cell, FinishedRun
+from hindsight.records.runs import Cell, FinishedRun
 from hindsight.training.hosted_loop import HostedProgram
 from hindsight.training.loop import make_program, training
 from hindsight.training.settings import Settings

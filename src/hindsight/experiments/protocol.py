@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hindsight.experiments.study import SEEDS_BETWEEN_STAGES, Plan, Stage
-from hindsight.records.results import DEFINITIVE, RunKey
+from hindsight.records.runs import DEFINITIVE, RunKey
 from hindsight.training.settings import Settings
 
 FEWER = 4

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hindsight.core.errors import HindsightError
-from hindsight.records.results import StudyResults
+from hindsight.records.runs import StudyResults
 
 
 class Row(NamedTuple):

@@ -1,0 +1,92 @@
+"""What is known of the runs of a study: which they are, and what came out of each."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+DEFINITIVE = "definitive"
+"""The stage of the runs that count; every other stage belongs to the search."""
+
+
+class Cell(NamedTuple):
+    """What a study compares: a method on an environment with a batch size."""
+
+    environment: str
+    batch_size: int
+    method: str
+
+    @property
+    def name(self) -> str:
+        """A name for people."""
+        return f"{self.environment}-batch{self.batch_size}-{self.method}"
+
+    @property
+    def file_name(self) -> str:
+        """A name for files: that of an environment may hold the path of a map."""
+        return re.sub(r"[^A-Za-z0-9+.-]+", "_", self.name)
+
+
+class RunKey(NamedTuple):
+    """What tells a run of a cell from the others; a method without a baseline has 0 for its rate."""
+
+    stage: str
+    learning_rate: float
+    baseline_learning_rate: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why a run failed, and in which batch."""
+
+    batch: int
+    sentence: str
+
+
+@dataclass(frozen=True, eq=False)
+class FinishedRun:
+    """A run that came to its end, or failed on the way."""
+
+    cell: Cell
+    key: RunKey
+    settings: Mapping[str, Any]
+    """All settings of the run, by name."""
+    batches: Int[np.ndarray, " evaluation"]
+    episodes: Int[np.ndarray, " evaluation"]
+    mean_returns: Float[np.ndarray, " evaluation"]
+    """Average return at each evaluation; NaN from the first evaluation after a failure."""
+    success_rates: Float[np.ndarray, " evaluation"]
+    seconds: float
+    """The time of one core that went into the run, evaluations included but not compilation."""
+    failure: Cause | None = None
+    records: Mapping[str, Int[np.ndarray, "..."]] = field(default_factory=dict)
+    """What the agent recorded of itself, such as `ratios`: how many active normalised likelihood ratios fell into
+    each bin, by time step and bin (equal bins from 0 to 1), over all of training."""
+    origin: int = 0
+    """Number of the entry in `StudyResults.origins` that made it."""
+
+    @property
+    def average_performance(self) -> float:
+        """Mean return over the evaluations; NaN for a run that failed."""
+        return float("nan") if self.failure else float(self.mean_returns.mean())
+
+
+@dataclass(frozen=True, eq=False)
+class StudyResults:
+    """All that a study's file holds."""
+
+    facts: Mapping[str, Any]
+    """The study's `name`, and what else was said of it as a whole."""
+    plans: Mapping[Cell, Mapping[str, Any]]
+    """What is to be run for each cell, in the study's order."""
+    runs: Sequence[FinishedRun]
+    origins: Mapping[int, Mapping[str, Any]]
+    """Versions, machine and code version, by number."""
+
+    def of(self, cell: Cell, stage: str | None = None) -> list[FinishedRun]:
+        """The runs of a cell, or of one of its stages, by rates and seed."""
+        return [run for run in self.runs if run.cell == cell and stage in (None, run.key.stage)]
