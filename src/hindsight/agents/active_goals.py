@@ -40,15 +40,16 @@ def pursued_goals(task: Task, episodes: Episodes) -> GoalSet:
 
 
 def rewards_of_goals(
-    task: Task, episodes: Episodes, goals: GoalSet
+    task: Task, episodes: Episodes, goals: GoalSet, offset: float = 0.0
 ) -> tuple[Float[Array, "goal episode time"], Bool[Array, "goal episode time"]]:
     """The reward of each action under each goal, and which actions are decisions under that goal.
 
     Under a goal an episode is over once it has reached it: later actions bring no reward, and are no decisions.
+    The offset is added to the reward of each decision.
     """
 
     def under_goal(goal: Array) -> tuple[Array, Array]:
-        judge = functools.partial(_rewards, task, goal)
+        judge = functools.partial(_rewards, task, offset, goal)
         return jax.vmap(judge)(episodes.achieved_goals[:, 1:], episodes.taken)
 
     rewards, decides = jax.vmap(under_goal)(goals.goals)
@@ -56,20 +57,22 @@ def rewards_of_goals(
     return jnp.where(present, rewards, 0), decides & present
 
 
-def own_rewards(task: Task, episodes: Episodes) -> tuple[Float[Array, "episode time"], Bool[Array, "episode time"]]:
+def own_rewards(
+    task: Task, episodes: Episodes, offset: float = 0.0
+) -> tuple[Float[Array, "episode time"], Bool[Array, "episode time"]]:
     """The same for each episode under the goal that it pursued."""
-    judge = jax.vmap(functools.partial(_rewards, task))
+    judge = jax.vmap(functools.partial(_rewards, task, offset))
     return judge(episodes.pursued_goals, episodes.achieved_goals[:, 1:], episodes.taken)
 
 
-def _rewards(task: Task, goal: Array, achieved: Array, taken: Array) -> tuple[Array, Array]:
+def _rewards(task: Task, offset: float, goal: Array, achieved: Array, taken: Array) -> tuple[Array, Array]:
     """Rewards and decisions of one episode under one goal."""
     times = jnp.arange(1, len(taken) + 1)
     reached = jax.vmap(task.reached, in_axes=(0, None))(achieved, goal)
     rewards = jax.vmap(task.reward, in_axes=(0, None, 0))(achieved, goal, times)
     first = jnp.where(jnp.any(reached), jnp.argmax(reached) + 1, len(taken))
     decides = taken & (times <= first)
-    return jnp.where(decides, rewards, 0), decides
+    return jnp.where(decides, rewards + offset, 0), decides
 
 
 def _draw(achieved: Array, chosen: Array, cap: int, key: Key[Array, ""]) -> Bool[Array, "episode time"]:

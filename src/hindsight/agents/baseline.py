@@ -35,12 +35,12 @@ def values_under_goals(
     return table[pairs.numbers[moments.index], 0].T.reshape(-1, batch_size, times)
 
 
-def temporal_difference_gradient(task: Task, baseline: Value, episodes: Episodes) -> Value:
+def temporal_difference_gradient(task: Task, baseline: Value, episodes: Episodes, offset: float = 0.0) -> Value:
     """The gradient of the mean squared one-step temporal difference error of the pursued goals.
 
     After the last decision of an episode the target is the reward alone.
     """
-    rewards, decides = own_rewards(task, episodes)
+    rewards, decides = own_rewards(task, episodes, offset)
     goes_on = jnp.pad(decides[:, 1:], ((0, 0), (0, 1)))
 
     def loss(baseline: Value) -> Float[Array, ""]:

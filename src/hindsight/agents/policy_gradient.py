@@ -60,6 +60,7 @@ class Options(NamedTuple):
     ended: Literal["drop", "carry"] = "drop"
     initial_weights: Literal["narrow", "scaled"] = "narrow"
     normalise: bool = False
+    reward_offset: float = 0.0
 
 
 def policy_gradient_agent(task: Task, method: Method, options: Options) -> Agent:
@@ -121,10 +122,12 @@ def _update(
     states = distinct_states(task, episodes)
     if method.hindsight:
         goals = active_goals(task, episodes, options.max_active_goals, key)
-        coefficients, counts = hindsight_coefficients(task, method, options.ended, state, episodes, states, goals)
+        coefficients, counts = hindsight_coefficients(
+            task, method, options.ended, state, episodes, states, goals, options.reward_offset
+        )
     else:
         goals = pursued_goals(task, episodes)
-        coefficients, counts = pursued_coefficients(task, state, episodes), None
+        coefficients, counts = pursued_coefficients(task, state, episodes, options.reward_offset), None
     gradient = surrogate_gradient(state.policy, episodes, states, goals, coefficients)
     policy, policy_optimiser = _ascend(state.policy, gradient, state.policy_optimiser, rates.policy)
     updated = state._replace(policy=policy, policy_optimiser=policy_optimiser)
@@ -134,7 +137,7 @@ def _update(
         updated = updated._replace(policy=_seen(updated.policy, episodes))
     finite = [jnp.bool_(True), _finite(gradient)]
     if state.baseline is not None:
-        descent = temporal_difference_gradient(task, state.baseline, episodes)
+        descent = temporal_difference_gradient(task, state.baseline, episodes, options.reward_offset)
         baseline, optimiser = _ascend(state.baseline, descent, state.baseline_optimiser, -rates.baseline)
         updated = updated._replace(baseline=baseline, baseline_optimiser=optimiser)
         finite.append(_finite(descent))
@@ -147,10 +150,10 @@ def _update(
 
 
 def pursued_coefficients(
-    task: Task, state: PolicyGradientState, episodes: Episodes
+    task: Task, state: PolicyGradientState, episodes: Episodes, offset: float = 0.0
 ) -> Float[Array, "goal episode time"]:
     """Coefficients of the goal-conditional methods: goal i matters to episode i alone."""
-    rewards, decides = own_rewards(task, episodes)
+    rewards, decides = own_rewards(task, episodes, offset)
     own = jnp.eye(len(episodes.lengths), dtype=bool)
     if state.baseline is None:
         coefficients = goal_conditional(rewards)
@@ -168,12 +171,13 @@ def hindsight_coefficients(
     episodes: Episodes,
     states: Distinct,
     goals: GoalSet,
+    offset: float = 0.0,
 ) -> tuple[Float[Array, "goal episode time"], Int[Array, "time bin"] | None]:
     """Coefficients of the hindsight methods, at the published scale: p(g) relative to uniform, and a batch mean.
 
     Also how many of the ratios behind them fell into each bin; None for a method without ratios.
     """
-    rewards, decides = rewards_of_goals(task, episodes, goals)
+    rewards, decides = rewards_of_goals(task, episodes, goals, offset)
     if not method.ratios:
         return without_ratios(rewards, goals.probabilities) * float(task.goal_count), None
     horizons = jnp.max(jnp.where(rewards != 0, jnp.arange(1, rewards.shape[2] + 1), 0), axis=(1, 2))

@@ -194,7 +194,9 @@ def directory(replay: Replay, capacity: int) -> Directory:
     return Directory(ends, jnp.max(jnp.where(ends <= capacity, ends, 0)))
 
 
-def look_up(environment: Task, replay: Replay, where: Directory, numbers: Int[Array, " row"]) -> Transitions:
+def look_up(
+    environment: Task, replay: Replay, where: Directory, numbers: Int[Array, " row"], offset: float = 0.0
+) -> Transitions:
     """The transitions with these numbers, all below the directory's size."""
     slots = replay.counts.shape[0]
     age = jnp.searchsorted(where.ends, numbers, side="right")
@@ -212,7 +214,7 @@ def look_up(environment: Task, replay: Replay, where: Directory, numbers: Int[Ar
         actions=replay.actions[slot, time],
         goals=goals,
         times=time,
-        rewards=jax.vmap(environment.reward)(arrivals, goals, time + 1),
+        rewards=jax.vmap(environment.reward)(arrivals, goals, time + 1) + offset,
         next_observations=replay.observations[slot, jnp.where(last, time, time + 1)],
         terminal=jax.vmap(environment.reached)(arrivals, goals) | last,
     )
@@ -221,7 +223,8 @@ def look_up(environment: Task, replay: Replay, where: Directory, numbers: Int[Ar
 def draw(environment: Task, options: ReplayOptions, replay: Replay, count: int, key: Key[Array, ""]) -> Transitions:
     """Transitions drawn uniformly, with replacement, from a buffer that is not empty."""
     where = directory(replay, options.capacity)
-    return look_up(environment, replay, where, jax.random.randint(key, (count,), 0, where.size))
+    numbers = jax.random.randint(key, (count,), 0, where.size)
+    return look_up(environment, replay, where, numbers, options.reward_offset)
 
 
 def shapes_of(environment: Task) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:

@@ -32,6 +32,8 @@ class ReplayOptions(NamedTuple):
     """Transitions in each minibatch."""
     hidden_layers: tuple[int, ...] = (256, 256)
     """Width of each hidden layer of the network."""
+    reward_offset: float = 0.0
+    """Added to every reward."""
     episode_limit: int | None = None
     """Episodes that the agent will ever see, where that is known: no memory is set aside for more."""
 

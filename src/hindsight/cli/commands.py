@@ -54,6 +54,8 @@ class Train:
     """narrow: normal with deviation 0.01. scaled: uniform with variance 2 / (inputs + outputs)."""
     normalise: Switch = False
     """Show the networks observations and goals with running mean 0 and deviation 1."""
+    reward_offset: Annotated[float | None, arg(metavar="NUMBER", help_behavior_hint="(default: 0)")] = None
+    """Added to every reward that the agent learns from; 1 turns -1 and 0 into 0 and 1."""
     relabelling: Annotated[
         Relabelling | None, arg(metavar="{final,future,episode}", help_behavior_hint="(default: final)")
     ] = None

@@ -24,6 +24,7 @@ AGENT_KEYS = (
     "ended",
     "initial_weights",
     "normalise",
+    "reward_offset",
     "relabelling",
     "relabelled_goals",
     "replay_capacity",

@@ -66,6 +66,7 @@ def make_agent(task: Task, settings: Settings) -> Agent:
         settings.ended,
         settings.initial_weights,
         settings.normalise,
+        settings.reward_offset,
     )
     return policy_gradient_agent(task, method, options)
 
@@ -82,6 +83,7 @@ def replay_options(settings: Settings) -> ReplayOptions:
         gradient_steps=settings.gradient_steps,
         minibatch_size=settings.minibatch_size,
         hidden_layers=tuple(settings.hidden_layers),
+        reward_offset=settings.reward_offset,
         episode_limit=settings.batches * settings.batch_size,
     )
 

@@ -46,6 +46,8 @@ class Settings:
     """narrow: normal with deviation 0.01. scaled: uniform with variance 2 / (inputs + outputs)."""
     normalise: bool = False
     """Show the networks observations and goals with running mean 0 and deviation 1."""
+    reward_offset: float = 0.0
+    """Added to every reward that the agent learns from; 1 turns -1 and 0 into 0 and 1."""
     relabelling: Relabelling = "final"
     """dqn+her: goals that transitions are relabelled with: the episode's final one, future ones, or any of it."""
     relabelled_goals: int = 1
@@ -72,6 +74,8 @@ class Settings:
             value = getattr(self, name)
             if not (_is_number(value) and math.isfinite(value) and value > 0):
                 raise HindsightError(f"{name} must be a finite number above zero, not {value}.")
+        if not (_is_number(self.reward_offset) and math.isfinite(self.reward_offset)):
+            raise HindsightError(f"reward_offset must be a finite number, not {self.reward_offset}.")
         if not _is_integer(self.seed):
             raise HindsightError(f"seed must be a whole number, not {self.seed}.")
         if self.seed < 0 or self.seed + self.runs > 2**32:

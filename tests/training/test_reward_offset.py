@@ -1,0 +1,63 @@
+"""What is added to rewards changes what an agent learns from, and nothing else."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from reference.compilation import quick_jit
+
+from hindsight.agents.interface import LearningRates
+from hindsight.core.errors import HindsightError
+from hindsight.environments.bit_flipping import BitFlipping
+from hindsight.environments.interface import Environment
+from hindsight.rollout.compiled import collect
+from hindsight.training.loop import make_agent
+from hindsight.training.settings import Settings
+
+OFFSET = 2.5
+SMALL: dict[str, Any] = {
+    "hidden_layers": (6,),
+    "gradient_steps": 2,
+    "minibatch_size": 8,
+    "replay_capacity": 1000,
+}
+
+
+class GenerousBits(BitFlipping):
+    """Bit flipping in which every action is rewarded with so much more."""
+
+    def reward(self, achieved: jax.Array, goal: jax.Array, time: jax.Array) -> jax.Array:
+        return super().reward(achieved, goal, time) + OFFSET
+
+
+def learned(environment: Environment, method: str, offset: float = 0.0) -> list[np.ndarray]:
+    """The parameters after one update from fixed episodes."""
+    agent = make_agent(environment, Settings(method=method, reward_offset=offset, **SMALL))
+
+    @quick_jit
+    def update(key: jax.Array) -> tuple:
+        state = agent.init(key)
+        episodes = collect(environment, functools.partial(agent.explore, state), 4, key)
+        return agent.update(state, episodes, LearningRates(jnp.float32(0.1), jnp.float32(0.1)), key)
+
+    state, cause = update(jax.random.key(0))
+    assert int(cause) == 0
+    return [leaf for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+
+
+@pytest.mark.parametrize("method", ["gcpg", "hpg+b", "dqn+her"])
+def test_it_teaches_what_such_an_environment_would(method: str) -> None:
+    shifted = learned(BitFlipping(3), method, OFFSET)
+    for ours, theirs in zip(shifted, learned(GenerousBits(3), method), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+    plain = learned(BitFlipping(3), method)
+    assert not all(np.allclose(ours, theirs, rtol=1e-3) for ours, theirs in zip(shifted, plain, strict=True))
+
+
+@pytest.mark.parametrize("offset", ["1", float("nan"), None])
+def test_what_is_no_number_is_refused(offset: Any) -> None:
+    with pytest.raises(HindsightError, match="reward_offset must be a finite number"):
+        Settings(reward_offset=offset)
