@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup system-packages demo test test-slow lint types bench results-core results-paper results-halving results-gradients format clean
+.PHONY: help setup system-packages demo test test-slow lint types bench bench-replay bench-packages results-core results-paper results-halving results-her results-gradients format clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -37,8 +37,15 @@ lint: setup
 types: setup
 	$(BIN)/mypy
 
-bench: setup ## Speed, as ratios to the published code
+bench: setup bench-packages ## Speed: beside the published code, bare simulators and PyTorch
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/hosted.py
+
+bench-replay: setup bench-packages ## DQN+HER and our other methods beside stable-baselines3 (half an hour; goes on)
+	$(BIN)/python benchmarks/replay.py
+
+bench-packages: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --requirement benchmarks/requirements.txt
 
 results-core: setup ## The core learning results beside the paper's (hours; goes on where it stopped)
 	$(BIN)/python scripts/results_core.py
@@ -50,6 +57,12 @@ results-paper: setup ## The paper's small environments as a study (many hours; g
 
 results-halving: setup ## Successive halving beside the full grid (half an hour; goes on where it stopped)
 	$(BIN)/python scripts/results_halving.py
+
+results-her: setup ## DQN and DQN+HER beside GCPG and HPG (hours; goes on where it stopped)
+	if [ -d studies/paper-small ]; then $(BIN)/hindsight study merge studies/her-small studies/paper-small --methods gcpg hpg --batch-sizes 16; fi
+	$(BIN)/hindsight study run results/her/study.toml
+	$(BIN)/hindsight study report studies/her-small --output results/her
+	$(BIN)/hindsight study export studies/her-small --output results/her/evaluations.parquet
 
 results-gradients: setup ## The measurements of docs/gradients.md (half an hour; goes on where it stopped)
 	$(BIN)/python scripts/results_gradients.py
