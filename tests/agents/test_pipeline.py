@@ -23,7 +23,7 @@ from hindsight.agents.policy_gradient import (
     pursued_coefficients,
 )
 from hindsight.agents.registry import METHODS
-from hindsight.agents.surrogate import distinct_states, surrogate_gradient
+from hindsight.agents.surrogate import encode_states, surrogate_gradient
 from hindsight.core.episodes import Episodes
 from hindsight.core.goals import GoalSet
 
@@ -52,7 +52,7 @@ def agent_state(environment: str, method: str) -> PolicyGradientState:
 
 def pipeline(name: str, method: str, ended: str, state: PolicyGradientState, episodes: Episodes) -> Found:
     environment = ENVIRONMENTS[name]
-    states = distinct_states(environment, episodes)
+    states = encode_states(environment, state.policy, episodes)
     if METHODS[method].hindsight:
         goals = active_goals(environment, episodes, None, jax.random.key(KEY))
         coefficients, _ = hindsight_coefficients(environment, METHODS[method], ended, state, episodes, states, goals)

@@ -21,7 +21,7 @@ from hindsight.agents.policy_gradient import (
     pursued_coefficients,
 )
 from hindsight.agents.registry import METHODS, find_method
-from hindsight.agents.surrogate import distinct_states
+from hindsight.agents.surrogate import encode_states
 from hindsight.core.episodes import Episodes
 from hindsight.core.errors import HindsightError
 from hindsight.core.goals import GoalSet
@@ -169,7 +169,7 @@ def test_hindsight_about_the_pursued_goal_alone_is_goal_conditional(ended: str) 
 
     @quick_jit
     def both(episodes: Episodes) -> tuple[jax.Array, jax.Array]:
-        states = distinct_states(BITS, episodes)
+        states = encode_states(BITS, state.policy, episodes)
         hindsight, _ = hindsight_coefficients(
             BITS, METHODS["hpg"], ended, state, episodes, states, one_goal(BITS, goal)
         )

@@ -10,7 +10,7 @@ from scipy import stats
 from hindsight.agents.interface import LearningRates
 from hindsight.agents.policy_gradient import Options, policy_gradient_agent
 from hindsight.agents.registry import METHODS
-from hindsight.agents.surrogate import distinct_states, log_probabilities_under_goals, surrogate_gradient
+from hindsight.agents.surrogate import encode_states, log_probabilities_under_goals, surrogate_gradient
 from hindsight.core.episodes import Episodes
 from hindsight.core.goals import GoalSet
 from hindsight.environments.interface import Task
@@ -111,7 +111,7 @@ def test_gradient_and_ratios_equal_plain_differentiation(normalise: bool) -> Non
         ]
         return jnp.stack(each).reshape(3, 4, 4)
 
-    states = distinct_states(Reach(), episodes)
+    states = encode_states(Reach(), policy, episodes)
     ours = surrogate_gradient(policy, episodes, states, goals, coefficients)
     theirs = jax.grad(lambda policy: jnp.sum(coefficients * densities(policy)))(policy)
     for left, right in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):

@@ -10,10 +10,9 @@ from jaxtyping import Array, Float, Int, Key
 
 from hindsight.agents.active_goals import active_goals, own_rewards, pursued_goals, rewards_of_goals
 from hindsight.agents.baseline import pursued_values, temporal_difference_gradient, values_under_goals
-from hindsight.agents.distinct import Distinct
 from hindsight.agents.interface import Agent, LearningRates
 from hindsight.agents.registry import Method
-from hindsight.agents.surrogate import distinct_states, log_probabilities_under_goals, surrogate_gradient
+from hindsight.agents.surrogate import States, encode_states, log_probabilities_under_goals, surrogate_gradient
 from hindsight.core.episodes import Episodes
 from hindsight.core.errors import HindsightError
 from hindsight.core.goals import GoalSet
@@ -119,7 +118,7 @@ def _update(
     key: Key[Array, ""],
 ) -> tuple[PolicyGradientState, Int[Array, ""]]:
     """One step of gradient ascent on the policy and, where there is one, of descent on the baseline's error."""
-    states = distinct_states(task, episodes)
+    states = encode_states(task, state.policy, episodes)
     if method.hindsight:
         goals = active_goals(task, episodes, options.max_active_goals, key)
         coefficients, counts = hindsight_coefficients(
@@ -169,7 +168,7 @@ def hindsight_coefficients(
     ended: Literal["drop", "carry"],
     state: PolicyGradientState,
     episodes: Episodes,
-    states: Distinct,
+    states: States,
     goals: GoalSet,
     offset: float = 0.0,
 ) -> tuple[Float[Array, "goal episode time"], Int[Array, "time bin"] | None]:

@@ -1,10 +1,12 @@
 """From episodes and coefficients to a gradient: each distinct pair of state and goal goes through the network once."""
 
+from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from hindsight.agents import pairs as pairwise
 from hindsight.agents.distinct import Distinct, distinct_rows
@@ -12,6 +14,26 @@ from hindsight.core.episodes import Episodes
 from hindsight.core.goals import GoalSet
 from hindsight.environments.interface import Task
 from hindsight.networks.policy import Policy
+
+
+class States(eqx.Module):
+    """The distinct states in which an action was taken, encoded by the policy once, whatever is done with them."""
+
+    encoded: Float[Array, "state encoded"]
+    pull: Callable[[Array], tuple[Policy]] | None
+    """From a gradient with respect to `encoded` to one with respect to the policy; None where no parameter matters."""
+    present: Bool[Array, " state"]
+    index: Int[Array, " decision"]
+    """The state of each episode and time."""
+
+
+def encode_states(task: Task, policy: Policy, episodes: Episodes) -> States:
+    """Find the distinct states of a batch and encode them."""
+    found = distinct_states(task, episodes)
+    if policy.trunk is None:
+        return States(policy.encode(found.rows), None, found.present, found.index)
+    encoded, pull = jax.vjp(lambda policy: policy.encode(found.rows), policy)
+    return States(encoded, pull, found.present, found.index)
 
 
 def distinct_states(task: Task, episodes: Episodes) -> Distinct:
@@ -29,7 +51,7 @@ def distinct_states(task: Task, episodes: Episodes) -> Distinct:
 
 
 def log_probabilities_under_goals(
-    policy: Policy, episodes: Episodes, states: Distinct, goals: GoalSet, horizons: Int[Array, " goal"]
+    policy: Policy, episodes: Episodes, states: States, goals: GoalSet, horizons: Int[Array, " goal"]
 ) -> Float[Array, "goal episode time"]:
     """log p(a[i, t] | s[i, t], g), forward only, for the times before each goal's horizon.
 
@@ -41,9 +63,8 @@ def log_probabilities_under_goals(
     first_visit = jnp.full(states.present.shape, times).at[states.index].min(clock)
     pairs = pairwise.select(first_visit[:, None] < horizons[None])
     flat_goals = goals.goals.reshape(len(goals.present), -1)
-    encoded = policy.encode(states.rows)
     table = pairwise.evaluate(
-        lambda row, goal: policy.distributions(encoded[row], flat_goals[goal]), pairs, policy.output_size
+        lambda row, goal: policy.distributions(states.encoded[row], flat_goals[goal]), pairs, policy.output_size
     )
     needed = episodes.taken.reshape(-1, 1) & (jnp.tile(jnp.arange(times), batch_size)[:, None] < horizons[None])
     if policy.log_deviation is None:
@@ -59,7 +80,7 @@ def log_probabilities_under_goals(
 def surrogate_gradient(
     policy: Policy,
     episodes: Episodes,
-    states: Distinct,
+    states: States,
     goals: GoalSet,
     coefficients: Float[Array, "goal episode time"],
 ) -> Policy:
@@ -73,7 +94,7 @@ def surrogate_gradient(
     return _continuous(policy, episodes, states, goals, coefficients)
 
 
-def _discrete(policy: Policy, episodes: Episodes, states: Distinct, goals: GoalSet, coefficients: Array) -> Policy:
+def _discrete(policy: Policy, episodes: Episodes, states: States, goals: GoalSet, coefficients: Array) -> Policy:
     action_count = policy.output_size
     decisions = states.index * action_count + episodes.actions.ravel()
     rows = coefficients.reshape(len(goals.present), -1).T
@@ -87,7 +108,7 @@ def _discrete(policy: Policy, episodes: Episodes, states: Distinct, goals: GoalS
     return _accumulate(policy, states, goals, pairwise.select(jnp.any(totals != 0, axis=1)), surrogate)
 
 
-def _continuous(policy: Policy, episodes: Episodes, states: Distinct, goals: GoalSet, coefficients: Array) -> Policy:
+def _continuous(policy: Policy, episodes: Episodes, states: States, goals: GoalSet, coefficients: Array) -> Policy:
     weights = coefficients.reshape(len(goals.present), -1).T
     actions = episodes.actions.reshape(len(weights), -1)
 
@@ -97,7 +118,7 @@ def _continuous(policy: Policy, episodes: Episodes, states: Distinct, goals: Goa
     return _accumulate(policy, states, goals, pairwise.select(weights != 0), surrogate)
 
 
-def _accumulate(policy: Policy, states: Distinct, goals: GoalSet, pairs: pairwise.Pairs, surrogate: Any) -> Policy:
+def _accumulate(policy: Policy, states: States, goals: GoalSet, pairs: pairwise.Pairs, surrogate: Any) -> Policy:
     """The surrogate's gradient, tile by tile; what depends on the state alone is differentiated once at the end."""
     flat_goals = goals.goals.reshape(len(goals.present), -1)
 
@@ -105,13 +126,10 @@ def _accumulate(policy: Policy, states: Distinct, goals: GoalSet, pairs: pairwis
         def value(policy: Policy, encoded: Array) -> Float[Array, ""]:
             return surrogate(policy, policy.distributions(encoded[row], flat_goals[goal]), row, goal, real)
 
-        return jax.grad(value, argnums=(0, 1) if shared else 0)(policy, encoded)
+        return jax.grad(value, argnums=(0, 1) if states.pull else 0)(policy, states.encoded)
 
-    shared = policy.trunk is not None
-    if not shared:
-        encoded = policy.encode(states.rows)
+    if states.pull is None:
         return pairwise.accumulate(tile_gradient, pairs, jax.tree.map(jnp.zeros_like, policy))
-    encoded, pull = jax.vjp(lambda policy: policy.encode(states.rows), policy)
-    zero = jax.tree.map(jnp.zeros_like, (policy, encoded))
+    zero = jax.tree.map(jnp.zeros_like, (policy, states.encoded))
     direct, through_states = pairwise.accumulate(tile_gradient, pairs, zero)
-    return jax.tree.map(jnp.add, direct, pull(through_states)[0])
+    return jax.tree.map(jnp.add, direct, states.pull(through_states)[0])

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from hindsight.agents.active_goals import active_goals, pursued_goals, rewards_of_goals
-from hindsight.agents.surrogate import distinct_states, log_probabilities_under_goals, surrogate_gradient
+from hindsight.agents.surrogate import encode_states, log_probabilities_under_goals, surrogate_gradient
 from hindsight.core.episodes import Episodes
 from hindsight.core.errors import HindsightError
 from hindsight.core.goals import GoalSet
@@ -163,7 +163,7 @@ def _estimate(
     episodes = collect(environment, explore, setup.batch_size, episode_key, setup.horizon)
     form = find_form(setup.estimator)
     goals = _goals(environment, problem, episodes, form.goals, setup.max_active_goals, goal_key)
-    states = distinct_states(environment, episodes)
+    states = encode_states(environment, policy, episodes)
     rewards, decides = rewards_of_goals(environment, episodes, goals)
     horizons = jnp.where(goals.present, rewards.shape[2], 0)
     log_probabilities = log_probabilities_under_goals(policy, episodes, states, goals, horizons)

@@ -60,15 +60,16 @@ class ImageTrunk(eqx.Module):
         tile = min(TILE, rows)
         padded = jnp.pad(pictures, ((0, -rows % tile), *((0, 0),) * 3))
         tiles = padded.reshape(-1, tile, *self.shape)
-        # Each tile is computed again on the way back: its patches are many times larger than the pictures.
-        encode_tile = jax.checkpoint(ImageTrunk._encode_tile)
-        return jax.lax.map(lambda one: encode_tile(self, one), tiles).reshape(-1, self.bias.shape[0])[:rows]
+        features = jax.lax.map(self._convolve_tile, tiles)
+        return features.reshape(-1, self.state_weight.shape[0])[:rows] @ self.state_weight
 
-    def _encode_tile(self, pictures: Shaped[Array, "row height width depth"]) -> Float[Array, "row hidden"]:
-        maps = pictures.astype(self.bias.dtype) / 255
+    def _convolve_tile(self, pictures: Shaped[Array, "row height width depth"]) -> Float[Array, "row features"]:
+        # Patches are made again on the way back: they are many times larger than the maps that they are cut from.
+        convolve = jax.checkpoint(_convolve, static_argnums=(2, 3))
+        maps = pictures
         for kernel, bias, (_, size, stride) in zip(self.kernels, self.biases, LAYERS, strict=True):
-            maps = self.activation(_convolve(maps, kernel, size, stride) + bias[None, None, None])
-        return maps.reshape(pictures.shape[0], -1) @ self.state_weight
+            maps = self.activation(convolve(maps, kernel, size, stride) + bias[None, None, None])
+        return maps.reshape(pictures.shape[0], -1)
 
     def join(self, states: Float[Array, "row hidden"], goals: Float[Array, "row goal"]) -> Float[Array, "row hidden"]:
         """The first hidden layer of pairs of an encoded state and a goal."""
@@ -83,11 +84,12 @@ def _kernel(key: Key[Array, ""], size: int, depth: int, channels: int) -> Float[
 
 
 def _convolve(
-    maps: Float[Array, "row height width depth"], kernel: Float[Array, "patch channels"], size: int, stride: int
+    maps: Shaped[Array, "row height width depth"], kernel: Float[Array, "patch channels"], size: int, stride: int
 ) -> Float[Array, "row height width channels"]:
     """A convolution whose stride divides its kernel: space to depth, then one product for all patches.
 
-    The rows of the kernel are ordered by block (down, then across), then by place within a block, then by depth.
+    Bytes, which stand for numbers from 0 to 1, stay bytes until that product. The rows of the kernel are ordered by
+    block (down, then across), then by place within a block, then by depth.
     """
     rows, height, width, depth = maps.shape
     blocks = size // stride
@@ -97,4 +99,6 @@ def _convolve(
     maps = maps.transpose(0, 1, 3, 2, 4, 5).reshape(rows, tall // stride, wide // stride, stride * stride * depth)
     shifted = [maps[:, y : y + down, x : x + across] for y in range(blocks) for x in range(blocks)]
     patches = jnp.concatenate(shifted, axis=3)
+    if patches.dtype == jnp.uint8:
+        patches = patches.astype(kernel.dtype) / 255
     return (patches.reshape(-1, patches.shape[3]) @ kernel).reshape(rows, down, across, -1)

@@ -1,11 +1,11 @@
 """Whole episodes of a hosted environment: one call of the policy for each time step of all live episodes."""
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Literal
+from typing import Literal, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,8 +15,12 @@ from hindsight.core.episodes import Episodes
 from hindsight.core.errors import HindsightError
 from hindsight.environments.hosted import HostedEnvironment
 from hindsight.environments.interface import Task
-from hindsight.rollout.compiled import Explore, Outcomes
+from hindsight.environments.task import HostedTask
+from hindsight.rollout.compiled import Outcomes
 from hindsight.rollout.workers import Layout, WorkerPool
+
+Explore = Callable[[np.ndarray, np.ndarray, np.integer, Key[Array, ""]], tuple[Array, Array]]
+"""As for compiled environments, from arrays that come from simulators."""
 
 _worker_count = [os.cpu_count() or 1]
 
@@ -124,10 +128,10 @@ def _play_together(
     live = np.ones(len(episodes), bool)
     shown = _Shown(record, pool, episodes)
     shown.write(slots, 0)
-    for time in range(environment.horizon - 1):
-        action_key = jax.random.split(jax.random.fold_in(step_key, time))[0]
-        shown_now = jnp.asarray(record.observations[:, time])
-        chosen = explore(shown_now, jnp.asarray(record.goals), jnp.int32(time), action_key)
+    # The workers wait while the learner is at work: NumPy arrays go straight into compiled functions, and nothing is
+    # done step by step that can be done at once.
+    for time, action_key in enumerate(_action_keys(step_key, environment.horizon - 1)):
+        chosen = explore(record.observations[:, time], record.goals, np.int32(time), action_key)
         actions, log_probabilities = (np.asarray(each)[episodes] for each in chosen)
         now = np.flatnonzero(live)
         pool.step(slots[now], actions[now])
@@ -154,14 +158,32 @@ class _Shown:
         self._record.achieved_goals[self._episodes[slots], state] = self._pool.slots.achieved_goals[slots]
 
 
-@eqx.filter_jit
-def _reached(environment: HostedEnvironment, achieved: Array, goals: Array) -> Array:
-    return jax.vmap(environment.reached)(achieved, goals)
+@functools.partial(jax.jit, static_argnums=1)
+def _action_keys(step_key: Key[Array, ""], actions: int) -> list[Key[Array, ""]]:
+    """The keys for the actions of each time step, as for compiled environments."""
+    return [jax.random.split(jax.random.fold_in(step_key, time))[0] for time in range(actions)]
+
+
+class _Judges(NamedTuple):
+    """The compiled judgements of a task over rows of states and goals."""
+
+    reached: Callable[[np.ndarray, np.ndarray], Array]
+    rewards_and_reached: Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[Array, Array]]
+
+
+@functools.lru_cache(maxsize=4)
+def _judges(task: HostedTask) -> _Judges:
+    reached = jax.vmap(task.reached)
+
+    def both(achieved: Array, goals: Array, times: Array) -> tuple[Array, Array]:
+        return jax.vmap(task.reward)(achieved, goals, times), reached(achieved, goals)
+
+    return _Judges(jax.jit(reached), jax.jit(both))
 
 
 def reached_now(environment: HostedEnvironment, achieved: np.ndarray, goals: np.ndarray) -> np.ndarray:
     """Which of some states reach the goal beside them."""
-    reached = np.asarray(_reached(environment, jnp.asarray(achieved), jnp.asarray(goals)))
+    reached = np.asarray(_judges(environment.task).reached(achieved, goals))
     environment.raise_fault()
     return reached
 
@@ -213,17 +235,11 @@ def _refill(
         pool.begin(begun, seeds[playing[begun]])
 
 
-@eqx.filter_jit
-def _judge(environment: HostedEnvironment, achieved: Array, goals: Array, times: Array) -> tuple[Array, Array]:
-    rewards = jax.vmap(environment.reward)(achieved, goals, times)
-    return rewards, jax.vmap(environment.reached)(achieved, goals)
-
-
 def judge(
     environment: HostedEnvironment, achieved: np.ndarray, goals: np.ndarray, times: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The reward of each state under the goal beside it, and whether it reaches that goal."""
-    rewards, reached = _judge(environment, *map(jnp.asarray, (achieved, goals, times)))
+    rewards, reached = _judges(environment.task).rewards_and_reached(achieved, goals, times)
     judged = np.asarray(rewards), np.asarray(reached)
     environment.raise_fault()
     return judged
