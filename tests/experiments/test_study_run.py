@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -229,3 +230,17 @@ def test_places_that_hold_no_study(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     message = refusal(lambda: run_study(small_study(), tmp_path / "file"))
     assert message == f"The output folder '{tmp_path / 'file'}' cannot be used: File exists."
+
+
+def test_an_oddity_is_told_once_though_every_piece_meets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, heard = study_worker.training, []
+
+    def odd(*arguments: Any) -> Any:
+        arguments[-1]("Odd, but harmless.")
+        return real(*arguments)
+
+    monkeypatch.setattr(study_worker, "training", odd)
+    pieces = []
+    run_study(small_study(methods=["hpg"]), tmp_path, Observer(begin=pieces.append, notice=heard.append))
+    assert len(pieces) == 2
+    assert heard == ["Odd, but harmless."]

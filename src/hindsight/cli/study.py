@@ -53,7 +53,7 @@ def run_study_command(command: StudyRun) -> None:
                 write_events(events, runs)
             progress.finish(piece, runs)
 
-        observer = Observer(progress.begin, progress.tick, finish)
+        observer = Observer(progress.begin, progress.tick, finish, progress.announce)
         try:
             results = run_study(study, folder, observer, command.retry_failed)
         except KeyboardInterrupt:

@@ -71,6 +71,10 @@ class StudyProgress:
         self._line.announce(f"{piece.name}: {len(runs)} runs in {took}{lost}")
         self._show(None, 0, "")
 
+    def announce(self, sentence: str) -> None:
+        """Say something that stays, above the line that moves."""
+        self._line.announce(sentence)
+
     def _refresh(self) -> None:
         self._estimate = guessed_speeds(self._study.plans, observed_speeds(self._runs))
         self._work = {plan.cell: work_ahead(plan, self._known[plan.cell]) for plan in self._study.plans}

@@ -2,6 +2,7 @@
 
 import os
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,6 +42,8 @@ class Observer:
     tick: Callable[[Piece, int], None] = lambda piece, batch: None
     """So many batches of a piece are done."""
     finish: Callable[[Piece, list[FinishedRun]], None] = lambda piece, runs: None
+    notice: Callable[[str], None] = warnings.warn
+    """Something about a hosted environment is odd but does no harm."""
 
 
 class Worker:
@@ -50,6 +53,7 @@ class Worker:
         self._folder = folder
         self._observer = observer
         self._seconds_between_checkpoints = seconds_between_checkpoints
+        self._noticed: set[str] = set()
         self._held: tuple[tuple[Specification, Settings], Task, Program | HostedProgram] | None = None
 
     def train(self, piece: Piece) -> list[FinishedRun]:
@@ -58,7 +62,9 @@ class Worker:
         try:
             environment, program = self._compiled(piece)
             snapshot, before = self._unfinished(piece, program)
-            steps = training(environment, piece.settings, _runs(piece), snapshot, self._tick(piece), program)
+            steps = training(
+                environment, piece.settings, _runs(piece), snapshot, self._tick(piece), program, self._notice
+            )
         except Exception as error:
             return _raised(piece, error, began.seconds)
         clock = _Clock(before)
@@ -85,6 +91,12 @@ class Worker:
         assert snapshot is not None
         keep_best_policy(self._folder, piece, snapshot)
         return _finished(piece, environment, snapshot, clock.seconds)
+
+    def _notice(self, sentence: str) -> None:
+        """Every piece opens simulators of its own, but people want to hear of an oddity once."""
+        if sentence not in self._noticed:
+            self._noticed.add(sentence)
+            self._observer.notice(sentence)
 
     def _tick(self, piece: Piece) -> Callable[[int], None]:
         return lambda batch: self._observer.tick(piece, batch)
