@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import jax
@@ -60,7 +61,10 @@ def work_ahead(plan: Plan, performances: Performances) -> Work:
 
 
 def measured_speed(plan: Plan) -> Speed:
-    """Compile a cell's program and time a few updates and evaluations of a fresh policy on one core."""
+    """Compile a cell's program and time a few updates and evaluations of a fresh policy.
+
+    As in training, every core has a run of its own: one run alone would borrow the others and look too fast.
+    """
     settings = plan.settings(plan.definitive, 1)
     environment = plan.specification.build()
     program = make_program(environment, settings)
@@ -71,17 +75,23 @@ def measured_speed(plan: Plan) -> Speed:
     # Of the very types that training uses, so that the program compiled here serves there.
     rates = LearningRates(*(jnp.float32(np.full(1, rate)) for rate in plan.grid[0]))
 
-    def seconds(batches: int, evaluates: bool) -> float:
-        began = time.monotonic()
-        jax.block_until_ready(program.advance(states, seeds, rates, 0, batches, evaluates))
-        return time.monotonic() - began
+    cores = os.cpu_count() or 1
+    with ThreadPoolExecutor(cores) as pool:
 
-    seconds(1, True)  # compiles
-    batches, taken = 1, seconds(1, False)
-    while taken < SECONDS_TO_MEASURE / 2 and batches < settings.batches:
-        batches = min(settings.batches, 2 * batches)
-        taken = seconds(batches, False)
-    return Speed(taken / batches, min(seconds(0, True) for _ in range(2)))
+        def seconds(batches: int, evaluates: bool) -> float:
+            def work(core: int) -> None:
+                jax.block_until_ready(program.advance(states, seeds, rates, 0, batches, evaluates))
+
+            began = time.monotonic()
+            list(pool.map(work, range(cores)))
+            return time.monotonic() - began
+
+        jax.block_until_ready(program.advance(states, seeds, rates, 0, 1, True))  # compiles
+        batches, taken = 1, seconds(1, False)
+        while taken < SECONDS_TO_MEASURE / 2 and batches < settings.batches:
+            batches = min(settings.batches, 2 * batches)
+            taken = seconds(batches, False)
+        return Speed(taken / batches, min(seconds(0, True) for _ in range(2)))
 
 
 def _hosted_speed(environment: Task, settings: Settings, program: HostedProgram) -> Speed:
