@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup system-packages demo test test-slow lint types bench bench-replay bench-packages results-core results-paper results-halving results-her results-gradients format clean
+.PHONY: help setup system-packages demo test test-slow lint types bench bench-replay bench-packages results-core results-paper results-halving results-her results-hosted results-gradients format clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -63,6 +63,9 @@ results-her: setup ## DQN and DQN+HER beside GCPG and HPG (hours; goes on where 
 	$(BIN)/hindsight study run results/her/study.toml
 	$(BIN)/hindsight study report studies/her-small --output results/her
 	$(BIN)/hindsight study export studies/her-small --output results/her/evaluations.parquet
+
+results-hosted: setup ## FetchReach, FetchPush and Ms. Pac-man: curves and films (many hours; goes on where it stopped)
+	$(BIN)/python scripts/results_hosted.py
 
 results-gradients: setup ## The measurements of docs/gradients.md (half an hour; goes on where it stopped)
 	$(BIN)/python scripts/results_gradients.py
