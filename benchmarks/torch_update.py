@@ -42,6 +42,8 @@ class TorchUpdate:
         self._probabilities = torch.tensor(np.asarray(goals.probabilities)[present])
         self._scale = environment.goal_count / len(episodes.lengths)
         self._taken = torch.tensor(np.asarray(episodes.taken))
+        self._decided = self._taken.flatten().nonzero()[:, 0]
+        self._places = self._taken.flatten().cumsum(0) - 1
         self._behaviour = torch.tensor(np.asarray(episodes.log_probabilities))
         self._actions = torch.tensor(np.asarray(episodes.actions), dtype=torch.long).flatten()
         pictures = np.asarray(episodes.observations[:, :-1]).reshape(-1, *environment.observation_shape)
@@ -55,13 +57,15 @@ class TorchUpdate:
 
     def shared(self) -> None:
         """One update that convolves each state once."""
-        encoded = self._encode(self._pictures)
+        # What pads short episodes is not convolved; ours leaves it out too.
+        encoded, places = self._encode(self._pictures[self._decided]), self._places
         with self._torch.no_grad():
             rows, goals = self._needed()
-            coefficients = self._coefficients(rows, goals, self._log_probabilities(encoded[rows], goals, rows))
+            found = self._log_probabilities(encoded[places[rows]], goals, rows)
+            coefficients = self._coefficients(rows, goals, found)
         rows, goals = self._chosen(coefficients)
         weights = coefficients.flatten(1).T[rows, goals]
-        self._step(-(weights * self._log_probabilities(encoded[rows], goals, rows)).sum())
+        self._step(-(weights * self._log_probabilities(encoded[places[rows]], goals, rows)).sum())
 
     def naive(self) -> None:
         """One update that convolves a state again for each of its goals."""

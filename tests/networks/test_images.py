@@ -1,11 +1,14 @@
 """Convolutions as matrix products equal plain convolutions, forward and backward, and goals share them."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from hindsight.networks.images import LAYERS, ImageTrunk, _convolve
+from hindsight.networks.perceptron import Activation
 from hindsight.networks.policy import Policy
 
 
@@ -34,23 +37,42 @@ def plain_encoding(trunk: ImageTrunk, pictures: jax.Array) -> jax.Array:
         maps = jax.lax.conv_general_dilated(
             maps, square, (stride, stride), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
         )
-        maps = jnp.tanh(maps + bias[None, None, None])
+        maps = trunk.activation(maps + bias[None, None, None])
     return maps.reshape(len(pictures), -1) @ trunk.state_weight
 
 
-def test_encoding_and_its_gradient_equal_the_plain_ones_for_any_number_of_pictures() -> None:
-    trunk = ImageTrunk((84, 84, 4), 2, 16, jax.random.key(0))
+@pytest.mark.parametrize(("activation", "some"), [(jnp.tanh, False), (jnp.tanh, True), (jax.nn.relu, True)])
+def test_encoding_and_its_gradient_equal_the_plain_ones_for_any_number_of_pictures(
+    activation: Activation, some: bool
+) -> None:
+    trunk = ImageTrunk((84, 84, 4), 2, 16, jax.random.key(0), activation)
     pictures = jax.random.randint(jax.random.key(1), (19, 84, 84, 4), 0, 256).astype(jnp.uint8)
     weights = jax.random.normal(jax.random.key(2), (19, 16))
+    wanted = jnp.arange(19) % 3 != 1 if some else None
+    if some:
+        # Of the pictures that are wanted, most do not matter to the gradient.
+        weights = jnp.where((jnp.arange(19) % 3 == 2)[:, None], weights, 0)
 
-    def loss(encode: object) -> object:
-        return jax.jit(jax.value_and_grad(lambda trunk: jnp.sum(weights * encode(trunk, pictures))))  # type: ignore[operator]
+    def loss(encode: Callable[[ImageTrunk], jax.Array]) -> tuple[jax.Array, ImageTrunk]:
+        return jax.jit(jax.value_and_grad(lambda trunk: jnp.sum(weights * encode(trunk))))(trunk)
 
-    ours, our_gradient = loss(ImageTrunk.encode)(trunk)  # type: ignore[operator]
-    theirs, their_gradient = loss(plain_encoding)(trunk)  # type: ignore[operator]
+    ours, our_gradient = loss(lambda trunk: trunk.encode(pictures, wanted))
+    theirs, their_gradient = loss(lambda trunk: plain_encoding(trunk, pictures))
     np.testing.assert_allclose(ours, theirs, rtol=1e-3)
     for left, right in zip(jax.tree.leaves(our_gradient), jax.tree.leaves(their_gradient), strict=True):
         np.testing.assert_allclose(left, right, rtol=2e-3, atol=2e-3 * float(jnp.abs(right).max()) + 1e-6)
+
+
+def test_only_wanted_pictures_are_encoded() -> None:
+    trunk = ImageTrunk((84, 84, 4), 2, 16, jax.random.key(0))
+    pictures = jax.random.randint(jax.random.key(1), (19, 84, 84, 4), 0, 256).astype(jnp.uint8)
+    wanted = jnp.arange(19) % 5 == 3
+    found = jax.jit(ImageTrunk.encode)(trunk, pictures, wanted)
+    expected = jax.jit(plain_encoding)(trunk, pictures)
+    np.testing.assert_allclose(found[wanted], expected[wanted], rtol=1e-3, atol=1e-4)
+    # Wanted pictures are packed into tiles, so that this leaves whole tiles out.
+    nothing = jax.jit(ImageTrunk.encode)(trunk, pictures, jnp.zeros(19, bool))
+    assert not nothing.any()
 
 
 def test_a_policy_for_pictures_gives_probabilities() -> None:

@@ -32,7 +32,7 @@ def encode_states(task: Task, policy: Policy, episodes: Episodes) -> States:
     found = distinct_states(task, episodes)
     if policy.trunk is None:
         return States(policy.encode(found.rows), None, found.present, found.index)
-    encoded, pull = jax.vjp(lambda policy: policy.encode(found.rows), policy)
+    encoded, pull = jax.vjp(lambda policy: policy.trunk.encode(found.rows, found.present), policy)
     return States(encoded, pull, found.present, found.index)
 
 
