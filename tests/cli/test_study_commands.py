@@ -67,7 +67,7 @@ def test_help_lists_every_flag(capsys: pytest.CaptureFixture[str], command: str)
     shown = capsys.readouterr().out
     assert f"usage: hindsight study {command}" in shown
     for field in fields(STUDY_COMMANDS[command]):
-        positional = {"study": "STUDY", "folder": "FOLDER"}.get(field.name)
+        positional = {"study": "STUDY", "folder": "FOLDER", "source": "SOURCE"}.get(field.name)
         assert (positional or f"--{field.name.replace('_', '-')}") in shown.split()
 
 
