@@ -24,7 +24,7 @@ demo: setup ## Watch HPG learn bit flipping while GCPG falls behind
 	$(BIN)/python scripts/demo.py
 
 test: setup system-packages lint types ## All tests, linters and type checks
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: setup ## Real learning runs, some minutes
 	$(BIN)/python -m pytest -m slow

@@ -13,6 +13,24 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40, database=None)
 settings.load_profile("repeatable")
 
+LONGEST_FIRST = (
+    "test_killed_studies.py",
+    "test_hosted_commands.py",
+    "test_dqn_on_pictures.py",
+    "test_hosted_rollout.py",
+    "test_interrupted_jobs.py",
+    "test_gradient_laboratory.py",
+    "test_play_in_one_process.py",
+    "test_learning.py",
+    "test_training_determinism.py",
+)
+"""Files that take a minute or so: begun last, one of them would keep a core busy while the other has nothing to do."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Bring the longest files to the front; the others stay in their order."""
+    items.sort(key=lambda item: item.path.name not in LONGEST_FIRST)
+
 
 @pytest.fixture
 def double_precision() -> Iterator[None]:
