@@ -84,6 +84,8 @@ class Train:
     """Also write TensorBoard event files, into the run folder's tensorboard/."""
     workers: Workers = None
     """Processes that play a hosted environment; the numbers do not depend on it."""
+    goal_box: Switch = False
+    """For gym: learn only about goals within the box of those that the environment draws."""
     map: Annotated[str | None, arg(metavar="FILE", help_behavior_hint="(for grid only)")] = None
     """The map file: lines of '#' (wall), '.' (free) and 'S' (start)."""
 

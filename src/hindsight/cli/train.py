@@ -112,7 +112,10 @@ def write_newest_events(events: EventFiles, snapshot: Snapshot) -> None:
 
 def resolve(command: Train) -> Job:
     """The job that a command asks for: what is not given comes from the folder to resume, or from the paper."""
-    environment = specify(command.environment, **({"map": command.map} if command.map else {}))
+    options: dict[str, Any] = {"map": command.map} if command.map else {}
+    if command.goal_box:
+        options["goal_box"] = True
+    environment = specify(command.environment, **options)
     if command.method is not None:
         find_method(command.method)
     if command.resume and command.output is None:

@@ -1,19 +1,22 @@
 """A Gymnasium goal environment as a learner sees it: `gymnasium_task("FetchReach-v4")`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from hindsight.core.errors import HindsightError
+from hindsight.core.errors import HindsightError, unknown
+from hindsight.environments.goal_box import find_goal_box
 from hindsight.environments.gymnasium_goal import GymnasiumGoal, Wanted, find_recipe
 from hindsight.environments.gymnasium_rewards import Rewards
 from hindsight.environments.simulators import SimulatorSource
 from hindsight.environments.task import HostedTask
+
+Probability = Callable[[Float[Array, "*goal"]], Float[Array, ""]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +40,8 @@ class GymnasiumTask(HostedTask):
     rewards: Rewards
     wanted: Wanted
     options: Mapping[str, Any]
+    probability: Probability | None
+    """Of each goal, relative to uniform; None if nothing is known."""
     portable: bool
     """Whether other processes can make it too."""
     goal_count: None = None
@@ -63,8 +68,8 @@ class GymnasiumTask(HostedTask):
         return SimulatorSource(GymnasiumGoal.__module__, "GymnasiumGoal", options, self.portable)
 
     def goal_probability(self, goal: Float[Array, "*goal"]) -> Float[Array, ""]:
-        """One for every goal: nothing is known of how the environment draws them."""
-        return jnp.float32(1)
+        """One for every goal, unless somebody has said how the environment draws them."""
+        return jnp.float32(1) if self.probability is None else jnp.asarray(self.probability(goal), jnp.float32)
 
     def reached(self, achieved: Float[Array, "*goal"], goal: Float[Array, "*goal"]) -> Bool[Array, ""]:
         result = jax.ShapeDtypeStruct((), jnp.bool_)
@@ -82,11 +87,16 @@ class GymnasiumTask(HostedTask):
 
 
 def gymnasium_task(
-    environment: Wanted, horizon: int | None = None, options: Mapping[str, Any] | None = None
+    environment: Wanted,
+    horizon: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    goal_probability: Probability | Literal["box"] | None = None,
 ) -> GymnasiumTask:
     """Find out what a learner needs to know.
 
-    `horizon` counts states; unless given, it is one more than the environment's own limit of steps.
+    `horizon` counts states; unless given, it is one more than the environment's own limit of steps. `goal_probability`
+    is a function of a goal that JAX can trace, relative to uniform, and zero where goals are never drawn; or "box": 1
+    within the box of goals that the environment draws, 0 outside. Unless given, it is 1 for every goal.
     """
     simulator = GymnasiumGoal(environment, options)
     if horizon is None:
@@ -99,6 +109,10 @@ def gymnasium_task(
     if horizon < 2:
         raise HindsightError(f"The horizon must be at least 2 time steps, not {horizon}.")
     actions = simulator.actions
+    if isinstance(goal_probability, str):
+        if goal_probability != "box":
+            raise unknown("goal probability", goal_probability, ["box"])
+        goal_probability = find_goal_box(simulator)
     recipe = find_recipe(environment, simulator.specification)
     # A specification holds the options that the environment was made with.
     own_options = (options or {}) if recipe is None or callable(recipe) else {}
@@ -115,5 +129,6 @@ def gymnasium_task(
         rewards=Rewards(simulator),
         wanted=environment if recipe is None else recipe,
         options=MappingProxyType(dict(own_options)),
+        probability=goal_probability,
         portable=recipe is not None,
     )

@@ -44,11 +44,11 @@ def _fetch_push() -> Task:
     return HostedEnvironment(FetchPushTask())
 
 
-def _gymnasium(id: str, horizon: int | None) -> Task:
+def _gymnasium(id: str, horizon: int | None, goal_box: bool = False) -> Task:
     from hindsight.environments.gymnasium_task import gymnasium_task
     from hindsight.environments.hosted import HostedEnvironment
 
-    return HostedEnvironment(gymnasium_task(id, horizon))
+    return HostedEnvironment(gymnasium_task(id, horizon, goal_probability="box" if goal_box else None))
 
 
 ENVIRONMENTS: Mapping[str, Entry] = MappingProxyType(
@@ -90,7 +90,7 @@ ENVIRONMENTS: Mapping[str, Entry] = MappingProxyType(
         "gym": Entry(
             _gymnasium,
             "Any Gymnasium goal environment by its id, discrete or continuous: gym:FetchReach-v4.",
-            {"id": None, "horizon": None},
+            {"id": None, "horizon": None, "goal_box": False},
             hosted=True,
         ),
     }

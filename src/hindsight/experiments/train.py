@@ -31,7 +31,8 @@ class Result:
 def train(environment: Any, report: Callable[[Snapshot], None] = lambda snapshot: None, **settings: Any) -> Result:
     """Train on an environment and return learning curves and policies.
 
-    `environment` is a name, an environment of this library, or a Gymnasium goal environment.
+    `environment` is a name, an environment of this library, or a Gymnasium goal environment; to say more of the latter,
+    pass what `hindsight.environments.gymnasium_task.gymnasium_task` makes of it.
 
     `settings` are the fields of `Settings`; those not given are the paper's for a named environment. `report` is
     called with a snapshot after each evaluation.
@@ -55,8 +56,9 @@ def _resolve(environment: Any) -> tuple[str, Task]:
     # Whatever else it is, it is for Gymnasium's door to say what is wrong with it.
     from hindsight.environments.gymnasium_task import gymnasium_task
     from hindsight.environments.hosted import HostedEnvironment
+    from hindsight.environments.task import HostedTask
 
-    task = gymnasium_task(environment)
+    task = environment if isinstance(environment, HostedTask) else gymnasium_task(environment)
     return f"gym:{task.name}", HostedEnvironment(task)
 
 
