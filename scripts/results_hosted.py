@@ -20,7 +20,8 @@ PACMAN = "ms-pacman --evaluation-episodes 64 --learning-rate 0.0001"
 JOBS = {
     "fetch-reach-hpg": (
         "gym:FetchReach-v4 --method hpg --batch-size 16 --batches 300 --evaluate-every 10 --evaluation-episodes 50 "
-        "--runs 3 --learning-rate 0.0004 --max-active-goals 10 --normalise --reward-offset 0.98 --ended carry --goal-box"
+        "--runs 3 --learning-rate 0.0004 --max-active-goals 10 --normalise --goal-box --reward-offset 0.98 "
+        "--ended carry"
     ),
     "fetch-push-hpg": f"{PUSH} --method hpg",
     "fetch-push-gcpg": f"{PUSH} --method gcpg",
