@@ -72,3 +72,8 @@ def test_a_task_can_be_trained_on() -> None:
 def test_another_word_is_refused(wrong: str) -> None:
     with pytest.raises(HindsightError, match=f"There is no goal probability '{wrong}'"):
         gymnasium_task(Line(), horizon=13, goal_probability=wrong)  # type: ignore[arg-type]
+
+
+def test_only_gymnasium_environments_have_a_box_to_find() -> None:
+    with pytest.raises(HindsightError, match=r"There is no option of fetch-push 'goal_box'\. There is none at all\.$"):
+        specify("fetch-push", goal_box=True)

@@ -13,4 +13,5 @@ def unknown(kind: str, name: str, options: Iterable[str]) -> HindsightError:
     options = list(options)
     nearest = get_close_matches(name, options, n=1, cutoff=0.4)
     hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
-    return HindsightError(f"There is no {kind} '{name}'.{hint} Known: {', '.join(options)}.")
+    known = f"Known: {', '.join(options)}." if options else "There is none at all."
+    return HindsightError(f"There is no {kind} '{name}'.{hint} {known}")
