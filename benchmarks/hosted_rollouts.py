@@ -64,7 +64,7 @@ def measure_rollout(name: str, seconds: float, rounds: int) -> dict[str, Any]:
 
 def pool_alone(pool: WorkerPool, actions: int, action_count: int, seconds: float) -> float:
     """The worker processes and their shared memory, with random actions in the place of a policy."""
-    slots = np.arange(len(pool.slots.orders))
+    slots = np.arange(len(pool.slots.over))
     generator = np.random.default_rng(0)
     began, steps = time.perf_counter(), 0
     while time.perf_counter() - began < seconds:

@@ -117,6 +117,33 @@ def test_a_lost_worker_is_named_and_replaced_and_its_episodes_are_the_same(
     assert said in notices[0]
 
 
+@pytest.mark.parametrize("lost", ["before it is asked", "between its answers", "never"])
+def test_two_teams_are_played_in_turn_and_both_survive_a_lost_worker(lost: str) -> None:
+    """One team waits for its next action while the worker is lost over the other's: both are played again."""
+    environment = hosted_bits(BITS)
+    teams = {0: np.array([0, 1]), 1: np.array([2, 3])}
+    seeds = np.arange(8, dtype=np.uint64).reshape(4, 2)
+
+    def shown(workers: int, lost: str) -> np.ndarray:
+        with WorkerPool(environment.simulator(), layout_of(environment), 4, workers) as pool:
+            pool.begin(range(4), seeds)
+            if lost == "before it is asked":
+                pool._workers[0].process.kill()
+            pool.ask(teams[0], np.array([0, 1]))
+            pool.ask(teams[1], np.array([2, 3]))
+            assert pool.answered(teams) == 0
+            if lost == "between its answers":
+                pool._workers[0].process.kill()
+                pool._workers[0].process.join()
+            pool.ask(teams[0], np.array([1, 2]))
+            assert pool.answered({1: teams[1]}) == 1
+            assert pool.answered({0: teams[0]}) == 0
+            return pool.slots.observations.copy()
+
+    np.testing.assert_array_equal(shown(1, lost), shown(0, "never"))
+    assert len(np.unique(shown(0, "never"), axis=0)) > 1
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_environment_that_raises_is_one_sentence(agent_and_state: tuple, tmp_path: Path, workers: int) -> None:
     mark = tmp_path / "crash"

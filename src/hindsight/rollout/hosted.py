@@ -121,30 +121,45 @@ def _play_together(
     record: _Record,
     ends_at_goal: bool,
 ) -> None:
-    """Play episodes side by side, one in each slot, from their beginning to the last one's end."""
+    """Play episodes side by side, one in each slot, from their beginning to the last one's end.
+
+    They form two teams, so that the simulators of one are at work while the policy looks at the other. It is called for
+    a team's episodes with a place for every episode, so that each gets the same action as it would among all others.
+    Pictures cost more to look at than to make: there one call serves all.
+    """
     slots = np.arange(len(episodes))
     pool.begin(slots, seeds[episodes])
     record.goals[episodes] = pool.slots.goals[slots]
-    live = np.ones(len(episodes), bool)
     shown = _Shown(record, pool, episodes)
     shown.write(slots, 0)
-    # The workers wait while the learner is at work: NumPy arrays go straight into compiled functions, and nothing is
-    # done step by step that can be done at once.
-    for time, action_key in enumerate(_action_keys(step_key, environment.horizon - 1)):
-        chosen = explore(record.observations[:, time], record.goals, np.int32(time), action_key)
-        actions, log_probabilities = (np.asarray(each)[episodes] for each in chosen)
-        now = np.flatnonzero(live)
-        pool.step(slots[now], actions[now])
-        record.actions[episodes[now], time] = actions[now]
-        record.log_probabilities[episodes[now], time] = log_probabilities[now]
-        record.lengths[episodes[now]] = time + 1
-        shown.write(slots[now], time + 1)
-        ended = pool.slots.over[slots].copy()
+    action_keys = _action_keys(step_key, environment.horizon - 1)
+
+    def act(live: np.ndarray, time: int) -> None:
+        """Have the next actions of the episodes in some slots taken. The workers wait meanwhile: keep it short."""
+        chosen = explore(record.observations[:, time], record.goals, np.int32(time), action_keys[time])
+        actions, log_probabilities = (np.asarray(each)[episodes[live]] for each in chosen)
+        pool.ask(live, actions)
+        record.actions[episodes[live], time] = actions
+        record.log_probabilities[episodes[live], time] = log_probabilities
+        record.lengths[episodes[live]] = time + 1
+
+    shares = [slots] if environment.shows_pictures else [slots[: len(slots) // 2], slots[len(slots) // 2 :]]
+    live = {team: share for team, share in enumerate(shares) if len(share)}
+    times = dict.fromkeys(live, 0)
+    for team in live:
+        act(live[team], 0)
+    while live:
+        team = pool.answered(live)
+        times[team] += 1
+        shown.write(live[team], times[team])
+        ended = pool.slots.over[slots]
         if ends_at_goal:
-            ended |= reached_now(environment, pool.slots.achieved_goals[slots], record.goals[episodes])
-        live &= ~ended
-        if not live.any():
-            break
+            ended = ended | reached_now(environment, pool.slots.achieved_goals[slots], record.goals[episodes])
+        live[team] = live[team][~ended[live[team]]]
+        if len(live[team]) and times[team] < environment.horizon - 1:
+            act(live[team], times[team])
+        else:
+            del live[team]
 
 
 class _Shown:
@@ -198,7 +213,7 @@ def play_hosted(
     """The returns of greedy episodes; a slot whose episode has ended begins the next one at once."""
     seeds, _ = episode_seeds(key, episodes)
     # However few of them can be used: the same batch of observations gives the same actions, to the last bit.
-    count = len(pool.slots.orders)
+    count = len(pool.slots.over)
     waiting = iter(range(episodes))
     playing = np.full(count, -1)
     times = np.zeros(count, np.int32)

@@ -6,10 +6,12 @@ played again from their seeds with the same actions, so that nothing is lost and
 
 import multiprocessing
 import signal
-from collections.abc import Callable, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -18,8 +20,8 @@ import numpy as np
 from hindsight.core.errors import HindsightError
 from hindsight.environments.simulators import Simulator, SimulatorSource, gist
 
-IDLE, BEGIN, STEP = range(3)
-"""What a slot is asked to do."""
+BEGIN, STEP = range(2)
+"""What some slots are asked to do."""
 GOOD = b""
 SECONDS_TO_WAIT = 60.0
 """A worker that has not answered by then hangs."""
@@ -47,7 +49,6 @@ class Layout(NamedTuple):
 class Slots(NamedTuple):
     """The shared memory, as arrays with a row for each slot: a place in which one episode is played."""
 
-    orders: np.ndarray
     seeds: np.ndarray
     """Of the episode, and of its goal."""
     actions: np.ndarray
@@ -61,7 +62,6 @@ class Slots(NamedTuple):
         """Shape and type of each array."""
         action_type = np.float32 if layout.action_shape else np.int64
         return [
-            ((slots,), np.dtype(np.int8)),
             ((slots, 2), np.dtype(np.uint64)),
             ((slots, *layout.action_shape), np.dtype(action_type)),
             ((slots, *layout.observation_shape), np.dtype(layout.observation_type)),
@@ -90,9 +90,24 @@ def _aligned(size: int) -> int:
     return -(-size // 64) * 64
 
 
-def play_order(simulator: Simulator, slots: Slots, slot: int) -> None:
+class _Order(NamedTuple):
+    """What a worker is told: to begin an episode, or to take an action, in each of some slots."""
+
+    kind: int
+    slots: list[int]
+
+    def pack(self) -> bytes:
+        return np.array([self.kind, *self.slots], np.int32).tobytes()
+
+    @classmethod
+    def unpack(cls, message: bytes) -> "_Order":
+        kind, *slots = np.frombuffer(message, np.int32).tolist()
+        return cls(kind, slots)
+
+
+def play_slot(simulator: Simulator, slots: Slots, slot: int, kind: int) -> None:
     """Do what a slot is asked to do, and show what came of it."""
-    if slots.orders[slot] == BEGIN:
+    if kind == BEGIN:
         episode_seed, goal_seed = map(int, slots.seeds[slot])
         seen = simulator.reset(episode_seed)
         slots.goals[slot] = simulator.sample_goal(goal_seed)
@@ -103,29 +118,26 @@ def play_order(simulator: Simulator, slots: Slots, slot: int) -> None:
     slots.over[slot] = seen.over
 
 
-def serve(
-    source: SimulatorSource, layout: Layout, slots: int, buffer: Any, mine: Sequence[int], connection: Connection
-) -> None:
+def serve(source: SimulatorSource, layout: Layout, slots: int, buffer: Any, connection: Connection) -> None:
     """The life of a worker: it ends when the learner closes the connection, or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the learner's to handle
     shared = Slots.within(buffer, layout, slots)
     simulators: dict[int, Simulator] = {}
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
-            connection.recv_bytes()
-            connection.send_bytes(_answer(source, simulators, shared, mine))
+            order = _Order.unpack(connection.recv_bytes())
+            connection.send_bytes(_answer(source, simulators, shared, order))
     for simulator in simulators.values():
         simulator.close()
 
 
-def _answer(source: SimulatorSource, simulators: dict[int, Simulator], shared: Slots, mine: Sequence[int]) -> bytes:
-    """Play all orders of a worker; an error becomes a sentence."""
+def _answer(source: SimulatorSource, simulators: dict[int, Simulator], shared: Slots, order: _Order) -> bytes:
+    """Carry out an order; an error becomes a sentence."""
     try:
-        for slot in mine:
-            if shared.orders[slot] != IDLE:
-                if slot not in simulators:
-                    simulators[slot] = source.build()
-                play_order(simulators[slot], shared, slot)
+        for slot in order.slots:
+            if slot not in simulators:
+                simulators[slot] = source.build()
+            play_slot(simulators[slot], shared, slot, order.kind)
     except HindsightError as error:
         return str(error).encode()
     except Exception as error:
@@ -138,6 +150,10 @@ class _Worker:
     process: Any
     connection: Connection
     slots: list[int]
+    orders: deque[_Order] = field(default_factory=deque)
+    """Those that it has not answered yet, the oldest first."""
+    busy_since: float = 0.0
+    """When it was given the oldest of them, or answered the one before that."""
     has_answered: bool = False
 
 
@@ -202,35 +218,62 @@ class WorkerPool:
 
     def begin(self, slots: Sequence[int] | np.ndarray, seeds: np.ndarray) -> None:
         """Begin an episode in each of some slots; seeds of the episode and of its goal."""
-        self.slots.orders[:] = IDLE
-        self.slots.orders[slots] = BEGIN
         self.slots.seeds[slots] = seeds
         for slot, pair in zip(slots, seeds, strict=True):
             self._histories[slot] = _History(np.array(pair))
-        self._play()
+        self._ask(slots, BEGIN)
+        self._await_all()
 
     def step(self, slots: Sequence[int] | np.ndarray, actions: np.ndarray) -> None:
         """Take an action in each of some slots."""
-        self.slots.orders[:] = IDLE
-        self.slots.orders[slots] = STEP
+        self.ask(slots, actions)
+        self._await_all()
+
+    def ask(self, slots: Sequence[int] | np.ndarray, actions: np.ndarray) -> None:
+        """Have an action taken in each of some slots, and do not wait for it; `answered` says when it is done."""
         self.slots.actions[slots] = actions
         for slot, action in zip(slots, actions, strict=True):
             self._histories[slot].actions.append(np.array(action))
-        self._play()
+        self._ask(slots, STEP)
 
-    def _play(self) -> None:
+    def answered(self, teams: Mapping[int, np.ndarray]) -> int:
+        """Wait until all that was asked of one of some teams of slots is done, and say which; the first if several."""
+        while True:
+            busy = [number for number, worker in enumerate(self._workers) if worker.orders]
+            pending = {slot for number in busy for order in self._workers[number].orders for slot in order.slots}
+            for team, slots in teams.items():
+                if pending.isdisjoint(slots.tolist()):
+                    return team
+            impatient = min(busy, key=self._patience)
+            numbers = {self._workers[number].connection: number for number in busy}
+            ready = [numbers[each] for each in wait(list(numbers), self._patience(impatient))]  # type: ignore[index]
+            # When none has answered, the one that was waited for longest is found to hang.
+            for number in ready or [impatient]:
+                self._await(number)
+
+    def _ask(self, slots: Sequence[int] | np.ndarray, kind: int) -> None:
+        asked = [int(slot) for slot in slots]
         if not self._workers:
-            answer = _answer(self._source, self._own, self.slots, range(self._count))
+            answer = _answer(self._source, self._own, self.slots, _Order(kind, asked))
             if answer != GOOD:
                 raise HindsightError(answer.decode())
-            return
-        busy = [number for number, worker in enumerate(self._workers) if np.any(self.slots.orders[worker.slots])]
-        for number in busy:
-            # A dead worker is noticed when its answer is awaited.
-            with suppress(BrokenPipeError, ConnectionResetError):
-                self._workers[number].connection.send_bytes(GOOD)
-        for number in busy:
-            self._await(number)
+        for worker in self._workers:
+            if mine := [slot for slot in asked if slot in worker.slots]:
+                _send(worker, _Order(kind, mine))
+
+    def _await_all(self) -> None:
+        for number, worker in enumerate(self._workers):
+            while worker.orders:
+                self._await(number)
+                worker = self._workers[number]
+
+    def _limit(self, worker: _Worker) -> float:
+        return self._seconds_to_wait if worker.has_answered else max(self._seconds_to_wait, SECONDS_TO_START)
+
+    def _patience(self, number: int) -> float:
+        """For how many seconds more a busy worker is waited for."""
+        worker = self._workers[number]
+        return max(0.0, worker.busy_since + self._limit(worker) - time.monotonic())
 
     def _await(self, number: int) -> None:
         """Wait for a worker's answer, and replace the worker if there is none."""
@@ -244,12 +287,12 @@ class WorkerPool:
     def _hear(self, number: int) -> str | None:
         """A worker's answer: None when it is good, or what is wrong with the worker."""
         worker = self._workers[number]
-        patience = self._seconds_to_wait if worker.has_answered else max(self._seconds_to_wait, SECONDS_TO_START)
         try:
-            if not worker.connection.poll(patience):
-                return f"did not answer for {patience:g} seconds"
+            if not worker.connection.poll(self._patience(number)):
+                return f"did not answer for {self._limit(worker):g} seconds"
             answer = worker.connection.recv_bytes()
-            worker.has_answered = True
+            worker.has_answered, worker.busy_since = True, time.monotonic()
+            worker.orders.popleft()
         except (EOFError, ConnectionResetError, BrokenPipeError):
             worker.process.join(timeout=5)
             if worker.process.exitcode == 1 and not worker.has_answered:
@@ -260,40 +303,40 @@ class WorkerPool:
         return None
 
     def _replace(self, number: int, trouble: str) -> str | None:
-        """Start a worker anew and play its episodes again, up to and including the step that was asked for."""
+        """Start a worker anew and play its episodes again, up to and including what was asked for last."""
         worker = self._workers[number]
         self._notice(f"Worker {number} {trouble}; it is replaced and its episodes are played again.")
         worker.connection.close()
         worker.process.kill()
         worker.process.join()
-        self._workers[number] = self._start(worker.slots)
-        orders = self.slots.orders.copy()
-        # A slot whose episode is over, and that was asked for nothing, needs no playing again.
-        playing = [slot for slot in worker.slots if self._histories[slot].seeds is not None and orders[slot] != IDLE]
-        longest = max((len(self._histories[slot].actions) for slot in playing), default=0)
-        wanted = self.slots.actions.copy()
-        for moment in range(-1, longest):
-            self.slots.orders[worker.slots] = IDLE
-            for slot in playing:
-                history = self._histories[slot]
-                if moment < 0:
-                    self.slots.orders[slot], self.slots.seeds[slot] = BEGIN, history.seeds
-                elif moment < len(history.actions):
-                    self.slots.orders[slot], self.slots.actions[slot] = STEP, history.actions[moment]
-            try:
-                self._workers[number].connection.send_bytes(GOOD)
-            except (BrokenPipeError, ConnectionResetError):
-                return "died"
+        anew = self._workers[number] = self._start(worker.slots)
+        playing = [slot for slot in worker.slots if self._histories[slot].seeds is not None]
+        histories = {slot: self._histories[slot] for slot in playing}
+        for moment in range(-1, max((len(history.actions) for history in histories.values()), default=0)):
+            if moment < 0:
+                order = _Order(BEGIN, playing)
+                self.slots.seeds[playing] = [histories[slot].seeds for slot in playing]
+            else:
+                order = _Order(STEP, [slot for slot in playing if moment < len(histories[slot].actions)])
+                self.slots.actions[order.slots] = [histories[slot].actions[moment] for slot in order.slots]
+            _send(anew, order)
             if again := self._hear(number):
                 return again
-        self.slots.orders[:] = orders
-        self.slots.actions[:] = wanted
         return None
 
     def _start(self, slots: list[int]) -> _Worker:
         ours, theirs = self._context.Pipe()
-        arguments = (self._source, self._layout, self._count, self._buffer, slots, theirs)
+        arguments = (self._source, self._layout, self._count, self._buffer, theirs)
         process = self._context.Process(target=serve, args=arguments, daemon=True)
         process.start()
         theirs.close()
         return _Worker(process, ours, slots)
+
+
+def _send(worker: _Worker, order: _Order) -> None:
+    if not worker.orders:
+        worker.busy_since = time.monotonic()
+    worker.orders.append(order)
+    # A dead worker is noticed when its answer is awaited.
+    with suppress(BrokenPipeError, ConnectionResetError):
+        worker.connection.send_bytes(order.pack())
