@@ -84,10 +84,18 @@ def test_a_film(reach: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
         (["ms-pacman", "--method", "gcpg+b"], "choose a method without a baseline."),
     ],
 )
-def test_what_cannot_be_trained_on(arguments: list[str], said: str, compiled_programs: Path, tmp_path: Path) -> None:
-    result = run_program(["train", *arguments], compiled_programs, tmp_path)
-    assert result.returncode == 2
-    assert said in sentence(result.stderr)
+def test_what_cannot_be_trained_on(
+    arguments: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        main(["train", *arguments])
+    assert stop.value.code == 2
+    assert said in sentence(capsys.readouterr().err)
     assert not (tmp_path / "runs").exists()
 
 

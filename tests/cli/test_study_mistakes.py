@@ -58,6 +58,7 @@ def refusal(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyt
             ["export", "copied", "--output", "a.xlsx"],
             "'a.xlsx' must end in .csv or .parquet, which says what to write.",
         ),
+        (["run", "copied", "--workers", "2"], "this one is compiled and needs none: leave them out."),
         (["run", "copied", "--output", "empty"], "'copied' is a study's folder, which is its own output."),
         (["run", "other.toml", "--output", "copied"], "hpg with seed 0, not 3: choose another output folder."),
         (["plan", "other.toml", "--output", "copied"], "hpg with seed 0, not 3: choose another output folder."),

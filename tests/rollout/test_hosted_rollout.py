@@ -18,14 +18,13 @@ from hindsight.agents.interface import LearningRates
 from hindsight.core.episodes import Episodes
 from hindsight.core.errors import HindsightError
 from hindsight.environments.bit_flipping import BitFlipping
+from hindsight.environments.hosted import with_workers
 from hindsight.rollout.compiled import collect, play
 from hindsight.rollout.hosted import (
     collect_hosted,
     layout_of,
     open_pool,
     play_hosted,
-    using_workers,
-    worker_count,
 )
 from hindsight.rollout.workers import WorkerPool
 from hindsight.training.loop import make_agent, training
@@ -205,13 +204,10 @@ def test_a_script_that_trains_where_it_is_imported_gets_a_sentence(tmp_path: Pat
 
 def test_the_number_of_workers_is_one_for_each_core_unless_told_otherwise() -> None:
     environment = hosted_bits(3)
-    assert worker_count() == os.cpu_count()
-    with using_workers(environment, 3), open_pool(environment, 5) as pool:
-        assert len(pool._workers) == 3
-    with using_workers(environment, None):
-        assert worker_count() == os.cpu_count()
+    for count, started in [(None, os.cpu_count()), (3, 3)]:
+        with open_pool(with_workers(environment, count), 5) as pool:
+            assert len(pool._workers) == started
     with pytest.raises(HindsightError, match="at least 1, not 0"):
-        using_workers(environment, 0)
+        with_workers(environment, 0)
     with pytest.raises(HindsightError, match="this one is compiled and needs none"):
-        using_workers(BitFlipping(3), 1)
-    assert worker_count() == os.cpu_count()
+        with_workers(BitFlipping(3), 1)

@@ -19,14 +19,14 @@ from hindsight.analysis.video import film
 from hindsight.cli.commands import Evaluate, Render
 from hindsight.cli.compilation import keep_compiled_programs
 from hindsight.core.errors import HindsightError
-from hindsight.environments.hosted import HostedEnvironment
+from hindsight.environments.hosted import HostedEnvironment, with_workers
 from hindsight.environments.interface import Environment, Task
 from hindsight.environments.registry import ENVIRONMENTS
 from hindsight.experiments.job import load_job, load_policies
 from hindsight.records.evaluations import summary
 from hindsight.records.files import write_atomically
 from hindsight.rollout.compiled import Outcomes, play
-from hindsight.rollout.hosted import open_pool, play_hosted, using_workers
+from hindsight.rollout.hosted import open_pool, play_hosted
 from hindsight.rollout.trace import Acts, Trace, film_episode, trace
 
 SLOTS = 32
@@ -54,11 +54,9 @@ def run_evaluate(command: Evaluate) -> None:
     _check(command.episodes, command.seed)
     keep_compiled_programs()
     job, policies = load_job(command.folder), load_policies(command.folder)
-    environment = job.environment.build()
-    workers = using_workers(environment, command.workers)
+    environment = with_workers(job.environment.build(), command.workers)
     outcomes = _player(environment, command.episodes, command.seed)
-    with workers:
-        results = [outcomes(policy) for policy in policies]
+    results = [outcomes(policy) for policy in policies]
     rows = []
     for seed, result in zip(job.settings.seeds, results, strict=True):
         returns = np.asarray(result.returns, dtype=np.float64)

@@ -24,7 +24,7 @@ from hindsight.experiments.protocol import Piece
 from hindsight.experiments.study import Plan, Study
 from hindsight.experiments.study_files import load_study, presets
 from hindsight.experiments.study_merge import merge_study
-from hindsight.experiments.study_run import admit, held_study, performances, run_study
+from hindsight.experiments.study_run import admit, check_workers, held_study, performances, run_study
 from hindsight.experiments.study_worker import RAISED, Observer
 from hindsight.records.evaluations import summary
 from hindsight.records.results import RESULTS, ResultsFile
@@ -36,6 +36,7 @@ def run_study_command(command: StudyRun) -> None:
     """Run a study as the command says."""
     keep_compiled_programs()
     study, folder = resolve(command)
+    check_workers(study, command.workers)
     held = read_results(folder)
     if held is not None:
         admit(study, held, folder)
@@ -55,7 +56,7 @@ def run_study_command(command: StudyRun) -> None:
 
         observer = Observer(progress.begin, progress.tick, finish, progress.announce)
         try:
-            results = run_study(study, folder, observer, command.retry_failed)
+            results = run_study(study, folder, observer, command.retry_failed, workers=command.workers)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
                 f"Interrupted; what is finished is in {folder}, and the same command goes on from there."

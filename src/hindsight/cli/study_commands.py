@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import Positional, arg
 
-Switch = FlagCreatePairsOff[bool]
+from hindsight.cli.commands import Switch, Workers
+
 Some = Annotated[tuple[str, ...], arg(metavar="NAME [NAME ...]", help_behavior_hint="(default: all)")]
 Which = Annotated[Positional[str], arg(metavar="STUDY")]
 Folder = Annotated[Positional[Path], arg(metavar="FOLDER")]
@@ -45,6 +46,8 @@ class StudyRun(Slice):
     """Run those runs again that ended with an exception."""
     tensorboard: Switch = False
     """Also write TensorBoard event files, into the folder's tensorboard/."""
+    workers: Workers = None
+    """Processes that play hosted environments; the numbers do not depend on it."""
     json: Switch = False
     """Print a machine-readable summary on standard output."""
 

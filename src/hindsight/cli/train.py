@@ -20,6 +20,7 @@ from hindsight.cli.commands import Train
 from hindsight.cli.compilation import keep_compiled_programs
 from hindsight.cli.progress import TrainingProgress
 from hindsight.core.errors import HindsightError
+from hindsight.environments.hosted import with_workers
 from hindsight.environments.registry import specify
 from hindsight.exact import best_return
 from hindsight.experiments.job import SETTINGS, Job, check_folder, load_job, run_job
@@ -27,7 +28,6 @@ from hindsight.experiments.paper import default_settings, paper_result, paper_se
 from hindsight.records.evaluations import summary
 from hindsight.records.files import read_json, write_atomically, write_json
 from hindsight.records.tensorboard import EventFiles
-from hindsight.rollout.hosted import using_workers
 from hindsight.training.loop import make_agent
 from hindsight.training.state import Snapshot
 
@@ -38,8 +38,7 @@ def run_train(command: Train) -> None:
     """Train as the command says."""
     keep_compiled_programs()
     job = resolve(command)
-    environment = job.environment.build()
-    workers = using_workers(environment, command.workers)
+    environment = with_workers(job.environment.build(), command.workers)
     make_agent(environment, job.settings)  # what cannot work is refused before a folder is made for it
     folder = command.output or new_folder(f"{job.environment.id}-{job.settings.method}-batch{job.settings.batch_size}")
     check_folder(job, folder, command.resume)
@@ -48,9 +47,10 @@ def run_train(command: Train) -> None:
         f"Training {job.settings.method} on {job.environment.id} into {folder}", highlight=False, soft_wrap=True
     )
     with ExitStack() as stack:
-        stack.enter_context(workers)
         events = stack.enter_context(EventFiles(folder / "tensorboard")) if command.tensorboard else None
-        snapshot, speed = train_with_progress(job, folder, command.resume, console, command.keep_every, events)
+        snapshot, speed = train_with_progress(
+            job, folder, command.resume, console, command.keep_every, events, command.workers
+        )
     result = summarise(job, snapshot, speed or _earlier_speed(folder))
     write_json(folder / SUMMARY, result)
     draw(job, snapshot, folder)
@@ -72,6 +72,7 @@ def train_with_progress(
     console: Console,
     keep_every: int | None = None,
     events: EventFiles | None = None,
+    workers: int | None = None,
 ) -> tuple[Snapshot, float]:
     """Train a job into its folder while the console shows how far it is; also returns the updates per second."""
     stopwatch = Stopwatch(job.settings.runs)
@@ -92,7 +93,9 @@ def train_with_progress(
             tick(snapshot.batch)
 
         try:
-            snapshot = run_job(job, folder, resume, report, tick, keep_every=keep_every, notice=progress.announce)
+            snapshot = run_job(
+                job, folder, resume, report, tick, keep_every=keep_every, notice=progress.announce, workers=workers
+            )
         except KeyboardInterrupt:
             done = f"{latest[-1].batch if latest else 0} of {job.settings.batches} batches"
             raise KeyboardInterrupt(

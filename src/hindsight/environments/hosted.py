@@ -3,6 +3,7 @@
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int
 
+from hindsight.core.errors import HindsightError
 from hindsight.environments.interface import Goal, Task
 from hindsight.environments.simulators import SimulatorSource
 from hindsight.environments.task import HostedTask
@@ -12,11 +13,13 @@ class HostedEnvironment(Task):
     """A hosted task in the learner's terms."""
 
     task: HostedTask = eqx.field(static=True)
+    workers: int | None = eqx.field(static=True)
+    """Processes that play it, one for each core if None. No result depends on it: it belongs to the machine."""
     horizon: int
     action_count: int
 
-    def __init__(self, task: HostedTask):
-        self.task = task
+    def __init__(self, task: HostedTask, workers: int | None = None):
+        self.task, self.workers = task, workers
         self.horizon = task.horizon
         self.action_count = task.action_count or task.action_size or 0
 
@@ -73,3 +76,14 @@ class HostedEnvironment(Task):
 
     def reward(self, achieved: Goal, goal: Goal, time: Int[Array, ""]) -> Float[Array, ""]:
         return self.task.reward(achieved, goal, time)
+
+
+def with_workers(environment: Task, count: int | None) -> Task:
+    """The environment, played by so many processes; None leaves it as it is."""
+    if count is None:
+        return environment
+    if not isinstance(environment, HostedEnvironment):
+        raise HindsightError("workers play hosted environments; this one is compiled and needs none: leave them out.")
+    if count < 1:
+        raise HindsightError(f"workers must be a whole number of at least 1, not {count}.")
+    return HostedEnvironment(environment.task, count)

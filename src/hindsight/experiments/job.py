@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hindsight.core.errors import HindsightError
+from hindsight.environments.hosted import with_workers
 from hindsight.environments.registry import Specification, specify
 from hindsight.experiments.train import policies
 from hindsight.records.checkpoints import load_checkpoint, save_checkpoint, seconds_until_next
@@ -85,16 +86,19 @@ def run_job(
     seconds_between_checkpoints: float = 5.0,
     keep_every: int | None = None,
     notice: Callable[[str], None] = lambda sentence: None,
+    workers: int | None = None,
 ) -> Snapshot:
     """Train a job into a folder, and call `report` after each evaluation and `tick` every few seconds.
 
     The checkpoint is replaced as a whole, so a kill at any moment leaves a folder from which `resume` goes on to the
-    very same numbers. With `keep_every`, the checkpoint of every so many batches is kept beside it.
+    very same numbers. With `keep_every`, the checkpoint of every so many batches is kept beside it. `workers` play a
+    hosted environment.
     """
     if keep_every is not None and (keep_every < 1 or keep_every % job.settings.evaluate_every):
         raise HindsightError(
             f"keep_every must be a multiple of evaluate_every ({job.settings.evaluate_every}), not {keep_every}."
         )
+    environment = with_workers(job.environment.build(), workers)
     with claimed(folder):
         snapshot = _prepare(job, folder, resume)
         saved = snapshot
@@ -102,7 +106,7 @@ def run_job(
         if snapshot is not None:
             report(snapshot)
         try:
-            for newest in training(job.environment.build(), job.settings, snapshot=snapshot, tick=tick, notice=notice):
+            for newest in training(environment, job.settings, snapshot=snapshot, tick=tick, notice=notice):
                 snapshot = newest
                 report(snapshot)
                 if keep_every and snapshot.batch % keep_every == 0:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hindsight.core.errors import HindsightError
+from hindsight.environments.hosted import HostedEnvironment, with_workers
 from hindsight.experiments.protocol import Performances, next_piece
 from hindsight.experiments.study import Plan, Study
 from hindsight.experiments.study_policies import POLICIES
@@ -21,19 +22,29 @@ def performances(results: StudyResults, cell: Cell) -> Performances:
     return {run.key: run.average_performance for run in results.of(cell)}
 
 
+def check_workers(study: Study, count: int | None) -> None:
+    """Refuse a number of workers that cannot be, or that no environment of a study needs."""
+    if count is not None:
+        environments = [plan.specification.build() for plan in study.plans]
+        hosted = [environment for environment in environments if isinstance(environment, HostedEnvironment)]
+        with_workers([*hosted, *environments][0], count)
+
+
 def run_study(
     study: Study,
     folder: Path,
     observer: Observer | None = None,
     retry: bool = False,
     seconds_between_checkpoints: float = 30.0,
+    workers: int | None = None,
 ) -> StudyResults:
     """Run what is missing of a study; its folder may hold other cells too. With `retry`, runs that raised run again.
 
     Finished runs go into the results file a piece at a time. What is unfinished is kept in a checkpoint beside it, so
-    a stop of any kind costs at most `seconds_between_checkpoints`.
+    a stop of any kind costs at most `seconds_between_checkpoints`. `workers` play hosted environments.
     """
     observer = observer or Observer()
+    check_workers(study, workers)
     with claimed(folder), ResultsFile.open(folder / RESULTS, create=True) as file:
         remove_leftovers(folder)
         remove_leftovers(folder / POLICIES)
@@ -43,7 +54,7 @@ def run_study(
         if retry:
             file.remove_runs_that_raised()
         origin = file.write_origin(versions())
-        worker = Worker(folder, observer, seconds_between_checkpoints)
+        worker = Worker(folder, observer, seconds_between_checkpoints, workers)
         held = file.read()
         for plan in study.plans:
             known = dict(performances(held, plan.cell))

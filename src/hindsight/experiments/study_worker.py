@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from hindsight.core.errors import HindsightError
+from hindsight.environments.hosted import HostedEnvironment, with_workers
 from hindsight.environments.interface import Task
 from hindsight.environments.registry import Specification
 from hindsight.experiments.protocol import Piece
@@ -49,8 +50,10 @@ class Observer:
 class Worker:
     """Trains pieces one after another, and keeps the compiled program while they share it."""
 
-    def __init__(self, folder: Path, observer: Observer, seconds_between_checkpoints: float):
-        self._folder = folder
+    def __init__(
+        self, folder: Path, observer: Observer, seconds_between_checkpoints: float, workers: int | None = None
+    ):
+        self._folder, self._workers = folder, workers
         self._observer = observer
         self._seconds_between_checkpoints = seconds_between_checkpoints
         self._noticed: set[str] = set()
@@ -105,6 +108,8 @@ class Worker:
         needed = (piece.plan.specification, essence(piece.settings))
         if self._held is None or self._held[0] != needed:
             environment = piece.plan.specification.build()
+            if isinstance(environment, HostedEnvironment):
+                environment = with_workers(environment, self._workers)
             self._held = (needed, environment, make_program(environment, needed[1]))
         return self._held[1:]
 

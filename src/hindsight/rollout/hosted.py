@@ -3,7 +3,6 @@
 import functools
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 from typing import Literal, NamedTuple
 
 import jax
@@ -12,43 +11,13 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from hindsight.core.episodes import Episodes
-from hindsight.core.errors import HindsightError
 from hindsight.environments.hosted import HostedEnvironment
-from hindsight.environments.interface import Task
 from hindsight.environments.task import HostedTask
 from hindsight.rollout.compiled import Outcomes
 from hindsight.rollout.workers import Layout, WorkerPool
 
 Explore = Callable[[np.ndarray, np.ndarray, np.integer, Key[Array, ""]], tuple[Array, Array]]
 """As for compiled environments, from arrays that come from simulators."""
-
-_worker_count = [os.cpu_count() or 1]
-
-
-def worker_count() -> int:
-    """How many worker processes a pool starts unless told otherwise: one for each core."""
-    return _worker_count[-1]
-
-
-def using_workers(task: Task, count: int | None) -> AbstractContextManager[None]:
-    """Within it, pools start so many workers to play the task; None leaves the number as it is.
-
-    No result depends on it: it belongs to the machine, not to the settings of a job.
-    """
-    if count is not None and not isinstance(task, HostedEnvironment):
-        raise HindsightError("workers play hosted environments; this one is compiled and needs none: leave them out.")
-    if count is not None and count < 1:
-        raise HindsightError(f"workers must be a whole number of at least 1, not {count}.")
-    return _with_count(worker_count() if count is None else count)
-
-
-@contextmanager
-def _with_count(count: int) -> Iterator[None]:
-    _worker_count.append(count)
-    try:
-        yield
-    finally:
-        _worker_count.pop()
 
 
 def layout_of(environment: HostedEnvironment) -> Layout:
@@ -63,8 +32,9 @@ def open_pool(
     workers: int | None = None,
     notice: Callable[[str], None] = lambda sentence: None,
 ) -> WorkerPool:
-    """A pool in which so many episodes of the environment are played at a time, by `worker_count()` workers if None."""
-    workers = worker_count() if workers is None else workers
+    """A pool in which so many episodes are played at a time, by as many workers as said here or by the environment."""
+    if workers is None:
+        workers = environment.workers or os.cpu_count() or 1
     return WorkerPool(environment.simulator(), layout_of(environment), slots, workers, notice)
 
 
