@@ -13,7 +13,7 @@ from hindsight.experiments.study_files import load_study
 from hindsight.experiments.study_run import run_study
 from hindsight.experiments.study_worker import Observer
 from hindsight.records.files import write_atomically
-from hindsight.records.runs import DEFINITIVE, StudyResults
+from hindsight.records.runs import DEFINITIVE, Cell, StudyResults
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "results" / "halving"
@@ -27,40 +27,45 @@ def main() -> None:
     for strategy in ("grid", "halving"):
         chosen = study.narrowed(strategy=strategy)
         found[strategy] = run_study(chosen, ROOT / "studies" / f"halving-{strategy}", observer)
-    cell = study.plans[0].cell
-    grid = sensitivity(found["grid"], cell)
-    lines = ["| search | chosen rates | score in the full grid | rank of 64 | updates | definitive performance |"]
-    lines.append("|---|---|---:|---:|---:|---:|")
-    for strategy, results in found.items():
-        lines.append(describe(strategy, results, grid))
-    best, halved = (judged(results, grid) for results in found.values())
-    gap = (best.score or 0) - (halved.score or 0)
-    saved = updates(found["grid"]) / updates(found["halving"])
-    lines += ["", f"Halving used {saved:.1f} times fewer updates in its search; its choice scores {gap:.3f} below the"]
-    lines += [f"grid's best, whose standard deviation over runs is {best.std:.3f}."]
+    lines = [
+        "| environment | search | chosen rates | score in the full grid | rank of 64 | updates | definitive runs |"
+    ]
+    lines.append("|---|---|---|---:|---:|---:|---:|")
+    notes = []
+    for plan in study.plans:
+        grid = sensitivity(found["grid"], plan.cell)
+        lines += [describe(strategy, results, plan.cell, grid) for strategy, results in found.items()]
+        best, halved = (judged(results, plan.cell, grid) for results in found.values())
+        saved = updates(found["grid"], plan.cell) / updates(found["halving"], plan.cell)
+        notes.append(
+            f"- {plan.environment}: {saved:.1f} times fewer updates; the choice scores "
+            f"{(best.score or 0) - (halved.score or 0):.3f} below the grid's best, whose standard deviation over runs "
+            f"is {best.std:.3f}."
+        )
+    lines += ["", "Halving beside the grid:", "", *notes]
     write_atomically(FOLDER / "table.md", ("\n".join(lines) + "\n").encode())
     print("\n".join(lines))
 
 
-def describe(strategy: str, results: StudyResults, grid: list[SensitivityRow]) -> str:
+def describe(strategy: str, results: StudyResults, cell: Cell, grid: list[SensitivityRow]) -> str:
     """A line of the table."""
-    row = judged(results, grid)
-    definitive = [run.average_performance for run in results.of(row.cell, DEFINITIVE)]
+    row = judged(results, cell, grid)
+    definitive = [run.average_performance for run in results.of(cell, DEFINITIVE)]
     performance = f"{np.nanmean(definitive):.2f} ± {np.nanstd(definitive):.2f}"
-    rates = f"{row.learning_rate:g}, {row.baseline_learning_rate:g}"
-    return f"| {strategy} | {rates} | {row.score:.3f} | {row.rank} | {updates(results):,} | {performance} |"
+    rates, made = f"{row.learning_rate:g}, {row.baseline_learning_rate:g}", updates(results, cell)
+    return f"| {cell.environment} | {strategy} | {rates} | {row.score:.3f} | {row.rank} | {made:,} | {performance} |"
 
 
-def judged(results: StudyResults, grid: list[SensitivityRow]) -> SensitivityRow:
+def judged(results: StudyResults, cell: Cell, grid: list[SensitivityRow]) -> SensitivityRow:
     """The full grid's runs of the setting that a study chose."""
-    key = next(run.key for run in results.runs if run.key.stage == DEFINITIVE)
+    key = results.of(cell, DEFINITIVE)[0].key
     rates = (key.learning_rate, key.baseline_learning_rate)
     return next(row for row in grid if (row.learning_rate, row.baseline_learning_rate) == rates)
 
 
-def updates(results: StudyResults) -> int:
+def updates(results: StudyResults, cell: Cell) -> int:
     """Updates in the search."""
-    return sum(int(run.batches[-1]) for run in results.runs if run.key.stage != DEFINITIVE and len(run.batches))
+    return sum(int(run.batches[-1]) for run in results.of(cell) if run.key.stage != DEFINITIVE and len(run.batches))
 
 
 if __name__ == "__main__":

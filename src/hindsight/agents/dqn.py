@@ -97,16 +97,16 @@ def _compiled_update(environment: Task, options: ReplayOptions) -> Update:
         assert isinstance(state.replay, Replay)
         lots, draw_key = _lots(options, episodes, key)
         replay = add_episodes(environment, options, state.replay, episodes, lots)
-        transitions = draw(environment, options, replay, math.prod(minibatches), draw_key)
-        # The target network stays the same for the whole cycle, so that all targets can be computed at once.
-        targets = bootstrap(state.network, transitions, options.discount)
-        batches = jax.tree.map(lambda leaf: leaf.reshape(*minibatches, *leaf.shape[1:]), (transitions, targets))
+        drawn = draw(environment, options, replay, math.prod(minibatches), draw_key)
+        drawn = jax.tree.map(lambda leaf: leaf.reshape(*minibatches, *leaf.shape[1:]), drawn)
 
-        def step(learned: Learned, batch: tuple[Transitions, Array]) -> tuple[Learned, None]:
-            return descend(learned, *batch, rates), None
+        def step(learned: Learned, transitions: Transitions) -> tuple[Learned, None]:
+            # All targets could be computed at once, but what a minibatch needs stays close to the processor.
+            targets = bootstrap(state.network, transitions, options.discount)
+            return descend(learned, transitions, targets, rates), None
 
         before = (state.network, state.optimiser)
-        after, _ = jax.lax.scan(step, before, batches)
+        after, _ = jax.lax.scan(step, before, drawn)
         (network, optimiser), cause = _finite(before, after)
         return DQNState(network, optimiser, replay), cause
 
