@@ -46,7 +46,7 @@ def programs(screen: Screen, options: ReplayOptions) -> tuple[Programs, Any]:
 
     def read(catalogue: Replay) -> tuple[Transitions, jax.Array]:
         where = directory(catalogue, options.capacity)
-        return look_up(screen, catalogue, where, jnp.arange(options.capacity)), where.size
+        return look_up(screen, options, catalogue, where, jnp.arange(options.capacity)), where.size
 
     return compile_programs(screen, options), quick_jit(read)
 

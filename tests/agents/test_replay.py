@@ -72,6 +72,17 @@ def test_the_last_action_before_the_horizon_is_terminal_under_every_goal() -> No
     assert [row[-1] for row in of_goal(NEVER, transitions)] == [False, False, False, True]
 
 
+def test_beyond_the_horizon_something_follows_unless_the_goal_was_reached_or_the_episode_cut_short() -> None:
+    beyond = FINAL._replace(beyond_horizon=True)
+    transitions = content(beyond, filled(beyond, walks([4, 5, 6, 5, 7])))
+    assert [row[-1] for row in of_goal(NEVER, transitions)] == [False] * 4
+    assert [row[-1] for row in of_goal(7, transitions)] == [False] * 3 + [True]
+    last = (transitions.times == 3) & ~transitions.terminal
+    assert transitions.next_observations[last, 0].tolist() == [7]
+    short = content(beyond, filled(beyond, walks([4, 5, 6])))
+    assert of_goal(NEVER, short) == [(0, 4, 0, False), (1, 5, 0, True)]
+
+
 def test_the_last_action_of_an_episode_that_was_cut_short_is_terminal_too() -> None:
     """A lost life, say: nothing was reached, and nothing follows."""
     transitions = content(FINAL, filled(FINAL, walks([4, 5, 6])))

@@ -81,6 +81,10 @@ def test_a_film(reach: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
         (["gym:FetchReach-v4", "--workers", "0"], "workers must be a whole number of at least 1, not 0."),
         (["bit-flipping-4", "--workers", "2"], "this one is compiled and needs none"),
         (["ms-pacman", "--method", "hpg+b"], "The baseline has no convolutions, but this environment shows pictures"),
+        (
+            ["ms-pacman", "--method", "dqn", "--beyond-horizon"],
+            "Values beyond the horizon are not to be had from pictures",
+        ),
         (["ms-pacman", "--method", "gcpg+b"], "choose a method without a baseline."),
     ],
 )

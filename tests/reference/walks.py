@@ -46,7 +46,7 @@ def programs(environment: Environment, options: ReplayOptions) -> tuple[Any, Any
 
     def read(replay: Replay) -> tuple[Transitions, jax.Array]:
         where = directory(replay, options.capacity)
-        return look_up(environment, replay, where, jnp.arange(options.capacity)), where.size
+        return look_up(environment, options, replay, where, jnp.arange(options.capacity)), where.size
 
     return add, quick_jit(read)
 

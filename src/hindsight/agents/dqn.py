@@ -57,6 +57,8 @@ def dqn_agent(environment: Task, options: ReplayOptions) -> Agent:
     check_options(options, environment.horizon)
     if environment.continuous:
         raise HindsightError("A Q-network chooses among a few actions, but those of this environment are continuous.")
+    if options.beyond_horizon and environment.shows_pictures:
+        raise HindsightError("Values beyond the horizon are not to be had from pictures: their last one is not kept.")
     shape, actions = environment.observation_shape, environment.action_count
     sizes = shape if environment.shows_pictures else flat_size(shape), flat_size(environment.goal_shape)
     on_host = environment.shows_pictures and isinstance(environment, HostedEnvironment)

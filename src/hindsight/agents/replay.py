@@ -27,11 +27,11 @@ class Replay(NamedTuple):
 
     It holds the newest episodes whose transitions, original and hindsight ones together, number at most the capacity,
     as far as there are slots for them. An episode enters, leaves and is overwritten as a whole. The last observation is
-    not kept: nothing follows the last action, so nothing ever looks at it.
+    kept only where values beyond the horizon count: else nothing follows the last action, and nothing looks at it.
     """
 
     observations: Shaped[Array, "slot time *features"]
-    """What the agent saw before each action."""
+    """What the agent saw before each action, and after the last one where that counts."""
     arrivals: Shaped[Array, "slot time *goal"]
     """The goal that was achieved after each action."""
     actions: Int[Array, "slot time"]
@@ -73,7 +73,7 @@ def empty_replay(environment: Task, options: ReplayOptions, place: jax.ShapeDtyp
     if options.episode_limit is not None:
         slots = min(slots, options.episode_limit)
     return Replay(
-        observations=jnp.zeros((slots, actions, *observation.shape), observation.dtype),
+        observations=jnp.zeros((slots, actions + options.beyond_horizon, *observation.shape), observation.dtype),
         arrivals=jnp.zeros((slots, actions, *goal.shape), goal.dtype),
         actions=jnp.zeros((slots, actions), jnp.int32),
         pursued_goals=jnp.zeros((slots, *goal.shape), goal.dtype),
@@ -108,7 +108,7 @@ def add_episodes(
         return old.at[places].set(new.astype(old.dtype), unique_indices=True)
 
     return Replay(
-        observations=put(replay.observations, episodes.observations[:, :-1]),
+        observations=put(replay.observations, episodes.observations[:, : replay.observations.shape[1]]),
         arrivals=put(replay.arrivals, arrivals),
         actions=put(replay.actions, episodes.actions),
         pursued_goals=put(replay.pursued_goals, episodes.pursued_goals),
@@ -195,7 +195,7 @@ def directory(replay: Replay, capacity: int) -> Directory:
 
 
 def look_up(
-    environment: Task, replay: Replay, where: Directory, numbers: Int[Array, " row"], offset: float = 0.0
+    environment: Task, options: ReplayOptions, replay: Replay, where: Directory, numbers: Int[Array, " row"]
 ) -> Transitions:
     """The transitions with these numbers, all below the directory's size."""
     slots = replay.counts.shape[0]
@@ -209,12 +209,14 @@ def look_up(
     # Beyond the last action of an episode nothing follows, whether the goal was reached or the horizon: as the time is
     # an input of the network, the value of the last action is its reward, and no value beyond it exists to be learned.
     last = time + 1 == replay.lengths[slot]
+    if options.beyond_horizon:
+        last &= time + 1 < environment.horizon - 1
     return Transitions(
         observations=replay.observations[slot, time],
         actions=replay.actions[slot, time],
         goals=goals,
         times=time,
-        rewards=jax.vmap(environment.reward)(arrivals, goals, time + 1) + offset,
+        rewards=jax.vmap(environment.reward)(arrivals, goals, time + 1) + options.reward_offset,
         next_observations=replay.observations[slot, jnp.where(last, time, time + 1)],
         terminal=jax.vmap(environment.reached)(arrivals, goals) | last,
     )
@@ -224,7 +226,7 @@ def draw(environment: Task, options: ReplayOptions, replay: Replay, count: int, 
     """Transitions drawn uniformly, with replacement, from a buffer that is not empty."""
     where = directory(replay, options.capacity)
     numbers = jax.random.randint(key, (count,), 0, where.size)
-    return look_up(environment, replay, where, numbers, options.reward_offset)
+    return look_up(environment, options, replay, where, numbers)
 
 
 def shapes_of(environment: Task) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:

@@ -34,6 +34,8 @@ class ReplayOptions(NamedTuple):
     """Width of each hidden layer of the network."""
     reward_offset: float = 0.0
     """Added to every reward."""
+    beyond_horizon: bool = False
+    """Lets the next value count after the last action before the horizon too, as if the episode went on."""
     episode_limit: int | None = None
     """Episodes that the agent will ever see, where that is known: no memory is set aside for more."""
 

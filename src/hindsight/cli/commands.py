@@ -72,6 +72,8 @@ class Train:
     """For dqn: minibatches after each batch of episodes."""
     minibatch_size: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 128)")] = None
     """For dqn: transitions in a minibatch."""
+    beyond_horizon: Switch = False
+    """For dqn: let the next value count after the last action too, as if the episode went on."""
     output: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: a new one below runs/)")] = None
     """Where the run goes."""
     resume: Switch = False

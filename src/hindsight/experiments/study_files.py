@@ -32,6 +32,7 @@ AGENT_KEYS = (
     "discount",
     "gradient_steps",
     "minibatch_size",
+    "beyond_horizon",
 )
 RATE_KEYS = ("learning_rates", "baseline_learning_rates")
 MATCH_KEYS = ("environments", "methods", "batch_sizes")

@@ -84,6 +84,7 @@ def replay_options(settings: Settings) -> ReplayOptions:
         minibatch_size=settings.minibatch_size,
         hidden_layers=tuple(settings.hidden_layers),
         reward_offset=settings.reward_offset,
+        beyond_horizon=settings.beyond_horizon,
         episode_limit=settings.batches * settings.batch_size,
     )
 

@@ -62,6 +62,8 @@ class Settings:
     """dqn: minibatches after each batch of episodes."""
     minibatch_size: int = 128
     """dqn: transitions in a minibatch."""
+    beyond_horizon: bool = False
+    """dqn: the next value counts after the last action before the horizon too, as if the episode went on."""
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "batches", "evaluate_every", "evaluation_episodes", "runs"):
