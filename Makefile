@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup system-packages demo test test-slow lint types bench bench-replay bench-packages results-core results-paper results-halving results-her results-hosted results-gradients format clean
+.PHONY: help setup system-packages demo test test-slow lint types bench bench-replay bench-packages results-paper results-halving results-her results-hosted results-gradients format clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -46,9 +46,6 @@ bench-replay: setup bench-packages ## DQN+HER and our other methods beside stabl
 
 bench-packages: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --requirement benchmarks/requirements.txt
-
-results-core: setup ## The core learning results beside the paper's (hours; goes on where it stopped)
-	$(BIN)/python scripts/results_core.py
 
 results-paper: setup ## The paper's small environments as a study (many hours; goes on where it stopped)
 	$(BIN)/hindsight study run results/paper/study.toml

@@ -19,7 +19,7 @@ LEARNING_RATES: dict[tuple[str, int, str], float] = {
 }
 """The best of the paper's policy learning rates as found here (the paper does not name them), where it is not 1e-3.
 
-See results/core.
+See results/paper.
 """
 
 
