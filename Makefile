@@ -60,6 +60,8 @@ results-her: setup ## DQN and DQN+HER beside GCPG and HPG (hours; goes on where 
 	$(BIN)/hindsight study run results/her/study.toml
 	$(BIN)/hindsight study report studies/her-small --output results/her
 	$(BIN)/hindsight study export studies/her-small --output results/her/evaluations.parquet
+	$(BIN)/hindsight study run results/her/beyond-horizon.toml
+	$(BIN)/hindsight study report studies/her-beyond-horizon --output results/her/beyond-horizon
 
 results-hosted: setup ## FetchReach, FetchPush and Ms. Pac-man: curves and films (many hours; goes on where it stopped)
 	$(BIN)/python scripts/results_hosted.py
