@@ -114,6 +114,7 @@ TINY = Settings(
 
 
 @pytest.mark.usefixtures("compiled_programs")
+@pytest.mark.slow
 def test_ms_pacman_is_learned_from_pictures_and_resumed_to_the_same_bytes(tmp_path: Path) -> None:
     """The state after the first batch is saved when the second is done, which must not have changed it."""
     pytest.importorskip("ale_py")
