@@ -105,7 +105,7 @@ def _play_together(
     action_keys = _action_keys(step_key, environment.horizon - 1)
 
     def act(live: np.ndarray, time: int) -> None:
-        """Have the next actions of the episodes in some slots taken. The workers wait meanwhile: keep it short."""
+        """Have the next actions of some episodes taken. With pictures the workers wait meanwhile: keep it short."""
         chosen = explore(record.observations[:, time], record.goals, np.int32(time), action_keys[time])
         actions, log_probabilities = (np.asarray(each)[episodes[live]] for each in chosen)
         pool.ask(live, actions)
