@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from measured import FOLDER, Measurements, need
-from replay_contestants import ARENAS, CONTESTANTS, EPISODES, MINIBATCH, Arena, Contestant
+from replay_contestants import ARENAS, CONTESTANTS, EPISODES, MINIBATCH, SMALL_MINIBATCH, Arena, Contestant
 from rich.console import Console
 
 from hindsight.core.errors import HindsightError
@@ -21,8 +21,6 @@ from hindsight.records.files import make_folder
 from hindsight.training.loop import Program
 
 RESULTS = Path(__file__).parent.parent / "results" / "replay"
-SMALL_MINIBATCH = 32
-"""The default of stable-baselines3."""
 
 
 def main() -> None:
@@ -51,7 +49,7 @@ def measure_all(arguments: argparse.Namespace, console: Console) -> None:
         store.forget()
     arenas = [arena.quick if quick else arena for arena in ARENAS]
     speeds = measure_speeds(store, arenas, *((1, 1) if quick else (16, 5)))
-    threads = {arena.name: speeds[arena.name, MINIBATCH]["threads"] for arena in arenas}
+    threads = {case: found["threads"] for case, found in speeds.items()}
     curves = measure_curves(store, arenas, 1 if quick else arguments.seeds, threads)
     folder = FOLDER / "replay-quick-results" if quick else RESULTS
     make_folder(folder)
@@ -73,7 +71,7 @@ def measure_speeds(
 
 
 def measure_curves(
-    store: Measurements, arenas: list[Arena], seeds: int, threads: dict[str, int]
+    store: Measurements, arenas: list[Arena], seeds: int, threads: dict[tuple[str, int], int]
 ) -> dict[str, dict[str, list]]:
     """Learning curves by arena, contestant and seed; the contestants take turns within each seed."""
     found: dict[str, dict[str, list]] = {arena.name: {each.name: [] for each in CONTESTANTS} for arena in arenas}
@@ -81,7 +79,8 @@ def measure_curves(
     for seed, arena, contestant in itertools.product(range(seeds), arenas, CONTESTANTS):
         how = {"contestant": repr(contestant), "arena": repr(arena)}
         name = f"curve-{arena.name}-{contestant.name.replace(' ', '-').replace(',', '')}-{seed}"
-        measure = functools.partial(learning_curve, arena, contestant, seed, threads[arena.name], programs)
+        number = threads[arena.name, contestant.minibatch]
+        measure = functools.partial(learning_curve, arena, contestant, seed, number, programs)
         found[arena.name][contestant.name].append(store.get(name, how, measure))
     return found
 

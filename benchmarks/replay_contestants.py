@@ -18,6 +18,9 @@ HIDDEN = (256, 256)
 CAPACITY = 10**6
 
 Schedule = Literal["cycles", "steps"]
+Rewards = Literal["remaining", "steps"]
+SMALL_MINIBATCH = 32
+"""The default of stable-baselines3."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,10 @@ class Contestant:
     batch_size: int = EPISODES
     minibatch: int = MINIBATCH
     patience: float = 1.0
+    rewards: Rewards = "remaining"
+    """remaining: those of the environment. steps: actions have a price. For stable-baselines3, -1 for every action that
+    misses the goal, and 0 for the one that reaches it, as in the tasks its buffer was written for; for ours, 1 less
+    than those of the environment."""
 
     def settings(self, arena: Arena) -> Settings:
         """Our settings."""
@@ -84,6 +91,7 @@ class Contestant:
             discount=DISCOUNT,
             hidden_layers=HIDDEN,
             replay_capacity=CAPACITY,
+            reward_offset=-1.0 if self.rewards == "steps" else 0.0,
             **(similar if self.like_stable_baselines else {}),  # type: ignore[arg-type]
         )
 
@@ -96,11 +104,22 @@ ARENAS = (
 CONTESTANTS = (
     Contestant("SB3 DQN+HER, in cycles", schedule="cycles", patience=2.5),
     Contestant("SB3 DQN+HER, step by step", schedule="steps", patience=2.5),
+    Contestant(
+        "SB3 DQN+HER, as mostly used", schedule="steps", minibatch=SMALL_MINIBATCH, patience=6.0, rewards="steps"
+    ),
     Contestant("dqn+her like SB3", "dqn+her", like_stable_baselines=True),
+    Contestant("dqn+her like SB3, small minibatches", "dqn+her", like_stable_baselines=True, minibatch=SMALL_MINIBATCH),
+    Contestant(
+        "dqn+her like SB3, small minibatches, price on steps",
+        "dqn+her",
+        like_stable_baselines=True,
+        minibatch=SMALL_MINIBATCH,
+        rewards="steps",
+    ),
     Contestant("dqn+her as in the paper", "dqn+her"),
     Contestant("dqn", "dqn"),
     Contestant("hpg", "hpg"),
     Contestant("gcpg", "gcpg"),
 )
-MATCHED = CONTESTANTS[0], CONTESTANTS[2]
+MATCHED = CONTESTANTS[0], CONTESTANTS[3]
 """The two that do the same work."""

@@ -29,9 +29,11 @@ values count beyond the horizon; in ours it ends there. SB3 plays one episode at
 compiled. SB3 gets its relabelled rewards from NumPy, faster than our Gymnasium environment itself gives them, and the
 number of threads with which it learns fastest.
 
-`step by step` is SB3 as it is mostly used: a gradient step after every action, and a new target network every 500
-actions. `network alone` is SB3 with minibatches drawn beforehand, so without its buffer, beside our whole learning.
-`training` includes playing the episodes.
+`step by step` is SB3 with a gradient step after every action, and a new target network every 500 actions. `as mostly
+used` does the same with its own small minibatches and the rewards for which its buffer was written: -1 for every action
+that misses the goal, 0 for the one that reaches it. `price on steps` is ours with 1 taken off every reward. Returns are
+those of the environment all the same. `network alone` is SB3 with minibatches drawn beforehand, so without its buffer,
+beside our whole learning. `training` includes playing the episodes.
 """
 
 

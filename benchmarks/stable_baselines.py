@@ -8,7 +8,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from measured import need
-from replay_contestants import CAPACITY, DISCOUNT, EPISODES, EPSILON, GOALS, HIDDEN, REPLAY_RATE, Arena, Contestant
+from replay_contestants import (
+    CAPACITY,
+    DISCOUNT,
+    EPISODES,
+    EPSILON,
+    GOALS,
+    HIDDEN,
+    REPLAY_RATE,
+    Arena,
+    Contestant,
+    Rewards,
+)
 
 import hindsight.environments.as_gymnasium  # noqa: F401  (registers the names)
 from hindsight.environments.registry import make_compiled
@@ -28,10 +39,10 @@ class TimedEnvironment(gymnasium.Wrapper):
     that they can be taken off; relabelling, which asks for rewards all the time, is spared them.
     """
 
-    def __init__(self, environment: gymnasium.Env, horizon: int):
+    def __init__(self, environment: gymnasium.Env, horizon: int, rewards: Rewards):
         super().__init__(environment)
         self.seconds = 0.0
-        self._horizon = horizon
+        self._horizon, self._rewards = horizon, rewards
 
     def reset(self, **options: Any) -> Any:
         """Begin an episode."""
@@ -43,14 +54,19 @@ class TimedEnvironment(gymnasium.Wrapper):
     def step(self, action: Any) -> Any:
         """Take an action."""
         began = time.perf_counter()
-        result = super().step(action)
+        observation, reward, terminated, truncated, info = super().step(action)
         self.seconds += time.perf_counter() - began
-        return result
+        if self._rewards == "steps":
+            reward = float(terminated) - 1
+        return observation, reward, terminated, truncated, info
 
     def compute_reward(self, achieved: np.ndarray, goals: np.ndarray, infos: Any) -> np.ndarray:
-        """The remaining time where the goal is achieved."""
+        """The remaining time where the goal is achieved, or -1 wherever it is not."""
+        reached = (achieved == goals).all(axis=-1)
+        if self._rewards == "steps":
+            return reached.astype(np.float32) - 1
         times = np.fromiter((info["time"] for info in infos), np.float32, len(infos))
-        return np.where((achieved == goals).all(axis=-1), self._horizon - times, 0).astype(np.float32)
+        return np.where(reached, self._horizon - times, 0).astype(np.float32)
 
 
 class StableBaselines:
@@ -62,7 +78,8 @@ class StableBaselines:
         library, her = need("stable_baselines3"), need("stable_baselines3.her.her_replay_buffer")
         self._environment = make_compiled(arena.name)
         horizon = self._environment.horizon
-        self._timed = TimedEnvironment(gymnasium.make(arena.gymnasium, disable_env_checker=True), horizon)
+        environment = gymnasium.make(arena.gymnasium, disable_env_checker=True)
+        self._timed = TimedEnvironment(environment, horizon, contestant.rewards)
         self._cycles = contestant.schedule == "cycles"
         self.model: Any = library.DQN(
             "MultiInputPolicy",
@@ -78,11 +95,11 @@ class StableBaselines:
             exploration_initial_eps=EPSILON,
             exploration_final_eps=EPSILON,
             replay_buffer_class=her.HerReplayBuffer,
-            # The reward depends on the time, which is in the info.
             replay_buffer_kwargs={
                 "n_sampled_goal": GOALS,
                 "goal_selection_strategy": "future",
-                "copy_info_dict": True,
+                # The remaining time is in the info.
+                "copy_info_dict": contestant.rewards == "remaining",
             },
             policy_kwargs={"net_arch": list(HIDDEN)},
             seed=seed,

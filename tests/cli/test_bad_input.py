@@ -63,6 +63,7 @@ def refusal(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyt
         (["train", "for-rooms"], "Did you mean 'four-rooms'?"),
         (["train", ENVIRONMENT, "--method", "hgp"], "There is no method 'hgp'. Did you mean 'hpg'?"),
         (["train", ENVIRONMENT, "--method", "gcpg-b"], "Did you mean 'gcpg+b'?"),
+        (["train", ENVIRONMENT, "--relabelling", "last"], "Expected one of episode, final, future. See: "),
         (["train", ENVIRONMENT, "--learning-rat", "1"], "'--learning-rat'. Did you mean '--learning-rate'?"),
         (["train", ENVIRONMENT, "--batchsize=4"], "'--batchsize'. Did you mean '--batch-size'?"),
         (["render", "run", "--polici", "1"], "'--polici'. Did you mean '--policy'?"),

@@ -163,14 +163,16 @@ def missing(results: StudyResults) -> list[MissingRow]:
     for cell, runs in definitive_runs(results).items():
         plan = results.plans[cell]
         settings = len(plan["learning_rates"]) * max(len(plan["baseline_learning_rates"]), 1)
+        search_runs = sum(run.key.stage != DEFINITIVE for run in results.of(cell))
+        whole_grid = plan["strategy"] == "grid" and search_runs == settings * plan["search"]["runs"]
         rows.append(
             MissingRow(
                 cell=cell,
                 planned=plan["definitive"]["runs"],
                 missing=max(plan["definitive"]["runs"] - len(runs), 0),
                 failures=tuple((run.key.seed, run.failure) for run in runs if run.failure),
-                search_runs=sum(run.key.stage != DEFINITIVE for run in results.of(cell)),
-                search_unfinished=settings > 1 and not runs,
+                search_runs=search_runs,
+                search_unfinished=settings > 1 and not runs and not whole_grid,
             )
         )
     return rows

@@ -4,6 +4,7 @@ import contextlib
 import io
 import itertools
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
@@ -82,8 +83,14 @@ def _parse(arguments: list[str], program: str, commands: dict[str, Any], descrip
         rules = set("│╭╮╰╯─-| ")
         lines = ["" if set(line) <= rules else line.strip("│ ") for line in box.getvalue().splitlines()[1:]]
         gist = " ".join(itertools.takewhile(bool, itertools.dropwhile(lambda line: not line, lines))).rstrip(".")
+        # The choices of a flag that may be left out are listed as a set, in any order and with None.
+        gist = re.sub(r"(?<=Expected one of )\(.*\)", lambda found: _choices(found[0]), gist)
         name = arguments[0] if arguments and arguments[0] in commands else ""
         raise HindsightError(f"{gist}. See: {' '.join(filter(None, [program, name, '--help']))}") from None
+
+
+def _choices(listed: str) -> str:
+    return ", ".join(sorted(choice for choice in re.findall(r"'(.*?)'", listed) if choice != "None"))
 
 
 def _say(sentence: str, code: int) -> int:

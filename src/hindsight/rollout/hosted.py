@@ -14,7 +14,8 @@ from hindsight.core.episodes import Episodes
 from hindsight.environments.hosted import HostedEnvironment
 from hindsight.environments.task import HostedTask
 from hindsight.rollout.compiled import Outcomes
-from hindsight.rollout.workers import Layout, WorkerPool
+from hindsight.rollout.slots import Layout
+from hindsight.rollout.workers import WorkerPool
 
 Explore = Callable[[np.ndarray, np.ndarray, np.integer, Key[Array, ""]], tuple[Array, Array]]
 """As for compiled environments, from arrays that come from simulators."""
