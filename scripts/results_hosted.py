@@ -15,7 +15,7 @@ RUNS = Path("runs") / "hosted"
 KEPT = ("evaluations.csv", "learning-curve.png", "settings.json", "summary.json", "versions.json")
 EPISODES_FILMED = 4
 
-PUSH = "fetch-push --batch-size 16 --batches 2700 --evaluate-every 100 --evaluation-episodes 100 --learning-rate 0.0005"
+PUSH = "fetch-push --batch-size 16 --batches 2700 --evaluate-every 100 --evaluation-episodes 100 --learning-rate 0.0001"
 PACMAN = "ms-pacman --evaluation-episodes 64 --learning-rate 0.0001"
 JOBS = {
     "fetch-reach-hpg": (

@@ -10,6 +10,7 @@ from hindsight.experiments.paper import (
     paper_result,
     paper_settings,
     tables,
+    tried_learning_rates,
 )
 from hindsight.training.settings import Settings
 
@@ -76,6 +77,18 @@ def test_defaults_are_the_papers(environment: str, batch_size: int, batches: int
     assert made.hidden_layers == (256, 256)
     assert made.max_active_goals is None
     assert (made.horizon, made.ended) == ("paper", "drop")
+
+
+@pytest.mark.parametrize("environment", sorted({row["environment"] for row in tables()["settings"]}))
+@pytest.mark.parametrize("method", ["gcpg", "hpg", "hpg+b", "dqn", "dqn+her"])
+@pytest.mark.parametrize("batch_size", [2, 5, 16])
+def test_default_learning_rate_is_one_that_the_paper_tried(environment: str, method: str, batch_size: int) -> None:
+    made = default_settings(environment, {"method": method, "batch_size": batch_size})
+    assert made.learning_rate in tried_learning_rates(environment, method.startswith("dqn"))
+
+
+def test_pictures_and_robots_are_learned_slowly() -> None:
+    assert [default_settings(name, {}).learning_rate for name in ("ms-pacman", "fetch-push")] == [1e-4, 1e-4]
 
 
 def test_batch_size_is_sixteen_where_nothing_is_said() -> None:

@@ -33,15 +33,13 @@ def shortcomings(rows: Sequence[MissingRow]) -> list[str]:
     """A sentence for each kind of thing that the study lacks; none for a complete study."""
     absent = sum(row.missing for row in rows)
     failed = sum(len(row.failures) for row in rows)
-    searching = [row.cell for row in rows if row.search_unfinished]
+    empty = sum(row.missing == row.planned for row in rows)
     sentences = []
     if absent:
         cells = sum(row.missing > 0 for row in rows)
         sentences.append(f"{counted(absent, 'definitive run')} not made yet, in {counted(cells, 'cell')}.")
-    if searching:
-        sentences.append(
-            f"{counted(len(searching), 'cell')} without any definitive run, still to be searched or begun."
-        )
+    if empty:
+        sentences.append(f"{counted(empty, 'cell')} without any definitive run, still to be searched or begun.")
     if failed:
         causes = Counter(cause.sentence for row in rows for _, cause in row.failures)
         reasons = " ".join(f"{sentence} ({counted(count, 'run')})" for sentence, count in causes.most_common(3))

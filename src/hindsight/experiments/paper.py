@@ -70,11 +70,28 @@ def default_settings(environment: str, given: dict[str, Any]) -> Settings:
             "max_active_goals": row["max_active_goals_per_episode"],
         }
     defaults |= network_settings(environment)
-    family = "hpg" if str(method).startswith("hpg") else "gcpg"
-    defaults["learning_rate"] = LEARNING_RATES.get((environment, batch_size, family), base.learning_rate)
+    defaults["learning_rate"] = _learning_rate(environment, batch_size, str(method), base.learning_rate)
     if isinstance(given.get("batches"), int) and "evaluate_every" not in given:
         defaults["evaluate_every"] = about_a_hundredth(given["batches"])
     return Settings(**{**defaults, **given})
+
+
+def tried_learning_rates(environment: str, replay: bool) -> list[float]:
+    """The rates among which the paper searched; those of its small environments where it has no others."""
+    rates = tables()["learning_rates"]
+    if replay and f"dqn_{environment}" in rates:
+        return rates[f"dqn_{environment}"]
+    sets = {row["environment"]: row["policy_learning_rates"] for row in tables()["settings"]}
+    return rates[sets.get(environment, "R1")]
+
+
+def _learning_rate(environment: str, batch_size: int, method: str, usual: float) -> float:
+    """The best rate known, or else the usual one; the highest that the paper tried where it tried only lower ones."""
+    family = "hpg" if method.startswith("hpg") else "gcpg"
+    if best := LEARNING_RATES.get((environment, batch_size, family)):
+        return best
+    tried = tried_learning_rates(environment, method.startswith("dqn"))
+    return usual if usual in tried else max(tried)
 
 
 def network_settings(environment: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from hindsight.agents.registry import METHODS, find_method
 from hindsight.core.errors import HindsightError, unknown
 from hindsight.environments.registry import ENVIRONMENTS, specify
-from hindsight.experiments.paper import network_settings, paper_settings, tables
+from hindsight.experiments.paper import network_settings, paper_settings, tables, tried_learning_rates
 from hindsight.experiments.study import Plan, Stage, Strategy, Study, label, validate
 from hindsight.records.files import read_bytes
 from hindsight.records.runs import Cell
@@ -162,7 +162,7 @@ def _defaults(cell: Cell) -> dict[str, Any]:
         stage = {"batches": base.batches, "evaluate_every": base.evaluate_every}
         stage["evaluation_episodes"] = base.evaluation_episodes
         search, definitive = {"runs": 10, **stage}, {"runs": 20, **stage}
-        chosen |= {"learning_rates": rates["R1"], "baseline_learning_rates": rates["R1"]}
+        chosen["baseline_learning_rates"] = rates["R1"]
     else:
         episodes = {"evaluation_episodes": row["evaluation_episodes"]}
         search = {"runs": row["search_runs"], "batches": row["search_batches"], **episodes}
@@ -170,10 +170,8 @@ def _defaults(cell: Cell) -> dict[str, Any]:
         definitive = {"runs": row["runs"], "batches": row["batches"], **episodes}
         definitive["evaluate_every"] = row["batches_between_evaluations"]
         chosen["max_active_goals"] = row["max_active_goals_per_episode"]
-        chosen["learning_rates"] = rates[row["policy_learning_rates"]]
         chosen["baseline_learning_rates"] = rates[row["baseline_learning_rates"] or row["policy_learning_rates"]]
-    if METHODS[cell.method].replay and f"dqn_{cell.environment}" in rates:
-        chosen["learning_rates"] = rates[f"dqn_{cell.environment}"]
+    chosen["learning_rates"] = tried_learning_rates(cell.environment, METHODS[cell.method].replay)
     strategy = "halving" if METHODS[cell.method].baseline else "grid"
     return chosen | {"search": {"strategy": strategy, **search}, "definitive": definitive}
 
