@@ -34,7 +34,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module")
 def quick_compilation() -> Iterator[None]:
-    """Little optimisation, in child processes too: for tests of what surrounds a computation, and mostly compile it."""
+    """Little optimisation, in child processes too: for tests whose time is nearly all compilation.
+
+    Not for every test: some must run what users run.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
         jax.config.update("jax_disable_most_optimizations", True)

@@ -9,6 +9,8 @@ from hindsight.environments.bit_flipping import BitFlipping
 from hindsight.experiments.gradients import Setup, measure, setups, squared_bias
 from hindsight.networks.policy import Policy
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 
 def test_squared_bias_is_unbiased_and_knows_its_error() -> None:
     """2,000 experiments of 10 groups with a known bias: the mean within four standard errors.

@@ -11,6 +11,8 @@ from hindsight.networks.images import LAYERS, ImageTrunk, _convolve
 from hindsight.networks.perceptron import Activation
 from hindsight.networks.policy import Policy
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 
 @pytest.mark.parametrize(
     ("size", "stride", "height", "width"), [(8, 4, 84, 84), (4, 2, 20, 20), (3, 1, 9, 9), (4, 2, 9, 13)]

@@ -10,6 +10,7 @@ import pytest
 from reference.compilation import quick_jit
 
 from hindsight.agents.interface import LearningRates
+from hindsight.core.episodes import Episodes
 from hindsight.core.errors import HindsightError
 from hindsight.environments.bit_flipping import BitFlipping
 from hindsight.environments.interface import Environment
@@ -33,17 +34,28 @@ class GenerousBits(BitFlipping):
         return super().reward(achieved, goal, time) + OFFSET
 
 
+@functools.cache
+def episodes() -> Episodes:
+    """Four of them; rewards are no part of an episode."""
+    agent = make_agent(BitFlipping(3), Settings(method="gcpg", **SMALL))
+
+    @quick_jit
+    def play(key: jax.Array) -> Episodes:
+        return collect(BitFlipping(3), functools.partial(agent.explore, agent.init(key)), 4, key)
+
+    return play(jax.random.key(0))
+
+
+@functools.cache
+def first_state(method: str) -> Any:
+    return quick_jit(make_agent(BitFlipping(3), Settings(method=method, **SMALL)).init)(jax.random.key(0))
+
+
 def learned(environment: Environment, method: str, offset: float = 0.0) -> list[np.ndarray]:
     """The parameters after one update from fixed episodes."""
     agent = make_agent(environment, Settings(method=method, reward_offset=offset, **SMALL))
-
-    @quick_jit
-    def update(key: jax.Array) -> tuple:
-        state = agent.init(key)
-        episodes = collect(environment, functools.partial(agent.explore, state), 4, key)
-        return agent.update(state, episodes, LearningRates(jnp.float32(0.1), jnp.float32(0.1)), key)
-
-    state, cause = update(jax.random.key(0))
+    rates = LearningRates(jnp.float32(0.1), jnp.float32(0.1))
+    state, cause = quick_jit(agent.update)(first_state(method), episodes(), rates, jax.random.key(0))
     assert int(cause) == 0
     return [leaf for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.floating)]
 

@@ -13,7 +13,7 @@ from hindsight.environments.registry import make
 from hindsight.training.loop import training
 from hindsight.training.state import Failure, Runs, Snapshot, state_to_arrays
 
-pytestmark = pytest.mark.usefixtures("compiled_programs")
+pytestmark = pytest.mark.usefixtures("quick_compilation", "compiled_programs")
 
 SEEDS = (11, 12, 13)
 HUGE = 1e38
