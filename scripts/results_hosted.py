@@ -23,6 +23,8 @@ JOBS = {
         "--runs 3 --learning-rate 0.0004 --max-active-goals 10 --normalise --goal-box --reward-offset 0.98 "
         "--ended carry"
     ),
+    "fetch-push-hpg-normalised": f"{PUSH} --method hpg --normalise --skip-reached",
+    "fetch-push-gcpg-normalised": f"{PUSH} --method gcpg --normalise --skip-reached",
     "fetch-push-hpg": f"{PUSH} --method hpg",
     "fetch-push-gcpg": f"{PUSH} --method gcpg",
     "ms-pacman-hpg-batch16": f"{PACMAN} --method hpg --batch-size 16 --batches 1000 --evaluate-every 100",

@@ -11,7 +11,10 @@ from reference import plain_agent
 from reference.compilation import quick_jit
 from scipy.stats import chisquare
 
-from hindsight.agents.active_goals import active_goals, pursued_goals
+from hindsight.agents.active_goals import Lessons, active_goals, own_rewards, pursued_goals, rewards_of_goals
+from hindsight.agents.interface import LearningRates
+from hindsight.agents.policy_gradient import Options, policy_gradient_agent
+from hindsight.agents.registry import METHODS
 from hindsight.core.episodes import Episodes
 from hindsight.core.goals import GoalSet
 from hindsight.environments.bit_flipping import BitFlipping
@@ -80,6 +83,48 @@ def test_every_choice_under_a_cap_is_equally_likely() -> None:
     choices = set(draws)
     assert choices == {named(x, y) for x in (A, B, C, D, E) for y in (A, B, C, D, E) if x != y}
     assert chisquare([draws.count(choice) for choice in choices]).pvalue > 1e-3
+
+
+def bit_episodes(bits: np.ndarray, pursued: np.ndarray) -> Episodes:
+    batch_size, times = len(bits), bits.shape[1] - 1
+    return Episodes(
+        observations=jnp.asarray(bits, jnp.float32),
+        achieved_goals=jnp.asarray(bits, jnp.float32),
+        actions=jnp.zeros((batch_size, times), jnp.int32),
+        pursued_goals=jnp.asarray(pursued, jnp.float32),
+        lengths=jnp.full(batch_size, times),
+        log_probabilities=jnp.zeros((batch_size, times)),
+    )
+
+
+def test_goals_reached_at_the_start_can_be_left_out() -> None:
+    """The start is a goal in bit flipping; within a cap another goal takes its place."""
+    bits = np.array([[[0, 0, 0], [1, 0, 0], [0, 0, 0], [0, 1, 0]], [[1, 0, 0], [1, 0, 1], [1, 0, 0], [1, 0, 1]]])
+    episodes = bit_episodes(bits, np.array([[0, 0, 0], [1, 1, 1]]))
+    environment, lessons = BitFlipping(3), Lessons(skip_reached=True)
+    found = quick_jit(lambda e: active_goals(environment, e, 2, jax.random.key(0), lessons))(episodes)
+    goals = np.asarray(found.goals)[np.asarray(found.present)].tolist()
+    assert sorted(goals) == [[0, 1, 0], [1, 0, 0], [1, 0, 1]]
+    rewards, decides = quick_jit(lambda e: rewards_of_goals(environment, e, found, lessons))(episodes)
+    # The second episode began at [1, 0, 0], which the first one shows how to reach.
+    assert np.asarray(rewards)[goals.index([1, 0, 0])].tolist() == [[3, 0, 0], [0, 0, 0]]
+    assert np.asarray(decides)[goals.index([1, 0, 0])].tolist() == [[True, False, False], [False] * 3]
+    assert np.asarray(rewards)[goals.index([1, 0, 1])].tolist() == [[0, 0, 0], [3, 0, 0]]
+    own, decides = quick_jit(lambda e: own_rewards(environment, e, lessons))(episodes)
+    assert not np.any(own)
+    assert np.asarray(decides).tolist() == [[False] * 3, [True] * 3]
+
+
+@pytest.mark.parametrize("method", ["gcpg+b", "hpg+b"])
+def test_a_batch_that_teaches_nothing_changes_nothing(method: str) -> None:
+    """Every episode begins at its goal and stays: no gradient, and no division by the number of decisions."""
+    bits = np.tile([[[0, 0, 1]], [[1, 1, 0]]], (1, 4, 1))
+    agent = policy_gradient_agent(BitFlipping(3), METHODS[method], Options((5,), lessons=Lessons(skip_reached=True)))
+    state = quick_jit(agent.init)(jax.random.key(0))
+    rates = LearningRates(jnp.float32(0.5), jnp.float32(0.5))
+    after, cause = quick_jit(agent.update)(state, bit_episodes(bits, bits[:, 0]), rates, jax.random.key(0))
+    assert int(cause) == 0
+    jax.tree.map(np.testing.assert_array_equal, (after.policy, after.baseline), (state.policy, state.baseline))
 
 
 def test_each_episode_puts_forward_its_own_share_and_all_are_pooled() -> None:
@@ -156,15 +201,8 @@ def test_pursued_goals_carry_their_probability() -> None:
 def test_there_is_room_for_every_goal_of_a_large_batch() -> None:
     """Three bits have eight goals, whatever the number of states visited; all of them must fit."""
     generator = np.random.default_rng(0)
-    bits = generator.integers(0, 2, size=(40, 4, 3)).astype(np.float32)
-    episodes = Episodes(
-        observations=jnp.asarray(bits),
-        achieved_goals=jnp.asarray(bits),
-        actions=jnp.zeros((40, 3), jnp.int32),
-        pursued_goals=jnp.asarray(bits[:, 0]),
-        lengths=jnp.full(40, 3),
-        log_probabilities=jnp.zeros((40, 3)),
-    )
+    bits = generator.integers(0, 2, size=(40, 4, 3))
+    episodes = bit_episodes(bits, bits[:, 0])
     found = quick_jit(lambda e: active_goals(BitFlipping(3), e, None, jax.random.key(0)))(episodes)
     assert found.goals.shape == (8, 3)
     assert bool(jnp.all(found.present))

@@ -40,7 +40,6 @@ def test_sizes() -> None:
     assert (task.horizon, task.action_count, task.action_size) == (50, 8, None)
     assert (task.observation_shape, task.observation_type, task.goal_shape) == ((28,), "float32", (3,))
     assert task.goal_count is None
-    assert float(task.goal_probability(jnp.zeros(3))) == 1
     assert hash(task) == hash(FetchPushTask())
 
 
@@ -99,6 +98,23 @@ def test_goals_lie_on_the_table_around_the_gripper(simulator: FetchPush) -> None
         goal = simulator.sample_goal(seed)
         assert np.abs(goal[:2] - gripper[:2]).max() < 0.19, "0.15 m around where the gripper was before it settled"
         np.testing.assert_allclose(goal[2], 0.425, atol=1e-3)
+
+
+def test_goals_are_as_likely_all_over_the_square_and_impossible_elsewhere(bare: Any) -> None:
+    """The square is the simulator's own; a block on the table is a goal, one that falls is none."""
+    task = FetchPushTask()
+    made = bare.unwrapped
+    centre = np.array([*made.initial_gripper_xpos[:2], made.height_offset])
+    side = made.target_range
+    inside = [(side, side, 0), (-side, 0, 0), (0, -side, 0.003), (0, 0, 0)]
+    outside = [(side + 0.001, 0, 0), (0, -side - 0.001, 0), (0, 0, -0.05), (0, 0, 0.05)]
+    for offsets, expected in ((inside, 1), (outside, 0)):
+        for offset in offsets:
+            assert float(task.goal_probability(jnp.asarray(centre + offset, jnp.float32))) == expected
+    for seed in range(10):
+        seen, _ = bare.reset(seed=seed)
+        assert float(task.goal_probability(jnp.asarray(seen["desired_goal"], jnp.float32))) == 1
+        assert float(task.goal_probability(jnp.asarray(seen["achieved_goal"], jnp.float32))) == 1
 
 
 @pytest.mark.parametrize(("distance", "expected"), [(0.0, True), (0.0499, True), (0.0501, False), (0.3, False)])

@@ -32,7 +32,7 @@ from hindsight.experiments.job import (
     load_snapshot,
     run_job,
 )
-from hindsight.records.checkpoints import load_checkpoint
+from hindsight.records.checkpoints import load_checkpoint, save_checkpoint
 from hindsight.records.evaluations import read_evaluations
 from hindsight.records.versions import versions
 from hindsight.training.state import Snapshot, state_to_arrays
@@ -256,6 +256,19 @@ def test_a_checkpoint_of_other_settings_is_refused(copied: Path, tmp_path: Path)
     run_job(small_job(runs=2, seed=9), tmp_path / "other")
     shutil.copy(tmp_path / "other" / "checkpoint.npz", copied)
     assert "belongs to other settings than" in refusal(lambda: run_job(small_job(runs=2), copied, resume=True))
+
+
+def test_a_run_from_before_there_was_a_setting_goes_on(copied: Path, finished: Path) -> None:
+    """An old folder does not name a setting that came later, and means what was always done."""
+    arrays, metadata = load_checkpoint(copied / "checkpoint.npz")
+    content = json.loads((copied / "settings.json").read_text())
+    for held in (metadata["job"], content):
+        assert held["settings"].pop("skip_reached") is False
+    save_checkpoint(copied / "checkpoint.npz", arrays, metadata)
+    (copied / "settings.json").write_text(json.dumps(content))
+    run_job(small_job(runs=2), copied, resume=True)
+    assert (copied / "settings.json").read_bytes() == (finished / "settings.json").read_bytes()
+    assert (copied / "evaluations.csv").read_bytes() == (finished / "evaluations.csv").read_bytes()
 
 
 def test_policies_need_a_checkpoint_and_settings(copied: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Active goals: the goals that an episode reached, whatever it set out for."""
 
 import functools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,21 @@ from hindsight.core.goals import GoalSet
 from hindsight.environments.interface import Task
 
 
-def active_goals(task: Task, episodes: Episodes, cap: int | None, key: Key[Array, ""]) -> GoalSet:
+class Lessons(NamedTuple):
+    """What an episode teaches about a goal."""
+
+    reward_offset: float = 0.0
+    """Added to the reward of each decision."""
+    skip_reached: bool = False
+    """Teaches nothing about goals that the episode's first state reaches."""
+
+
+PLAIN = Lessons()
+
+
+def active_goals(
+    task: Task, episodes: Episodes, cap: int | None, key: Key[Array, ""], lessons: Lessons = PLAIN
+) -> GoalSet:
     """The distinct goals with p(g) > 0 that the episodes of a batch reached, pooled.
 
     With a cap, each episode puts forward at most that many of its own, drawn uniformly without replacement.
@@ -21,6 +36,8 @@ def active_goals(task: Task, episodes: Episodes, cap: int | None, key: Key[Array
     achieved = episodes.achieved_goals[:, 1:]
     probabilities = jax.vmap(jax.vmap(task.goal_probability))(achieved)
     chosen = episodes.taken & (probabilities > 0)
+    if lessons.skip_reached:
+        chosen &= ~jax.vmap(jax.vmap(task.reached, in_axes=(None, 0)))(episodes.achieved_goals[:, 0], achieved)
     if cap is not None and cap < times:
         chosen = _draw(achieved, chosen, cap, key)
     limit = _limit(task, batch_size, times if cap is None else min(cap, times))
@@ -40,17 +57,16 @@ def pursued_goals(task: Task, episodes: Episodes) -> GoalSet:
 
 
 def rewards_of_goals(
-    task: Task, episodes: Episodes, goals: GoalSet, offset: float = 0.0
+    task: Task, episodes: Episodes, goals: GoalSet, lessons: Lessons = PLAIN
 ) -> tuple[Float[Array, "goal episode time"], Bool[Array, "goal episode time"]]:
     """The reward of each action under each goal, and which actions are decisions under that goal.
 
     Under a goal an episode is over once it has reached it: later actions bring no reward, and are no decisions.
-    The offset is added to the reward of each decision.
     """
 
     def under_goal(goal: Array) -> tuple[Array, Array]:
-        judge = functools.partial(_rewards, task, offset, goal)
-        return jax.vmap(judge)(episodes.achieved_goals[:, 1:], episodes.taken)
+        judge = functools.partial(_rewards, task, lessons, goal)
+        return jax.vmap(judge)(episodes.achieved_goals, episodes.taken)
 
     rewards, decides = jax.vmap(under_goal)(goals.goals)
     present = goals.present[:, None, None]
@@ -58,21 +74,23 @@ def rewards_of_goals(
 
 
 def own_rewards(
-    task: Task, episodes: Episodes, offset: float = 0.0
+    task: Task, episodes: Episodes, lessons: Lessons = PLAIN
 ) -> tuple[Float[Array, "episode time"], Bool[Array, "episode time"]]:
     """The same for each episode under the goal that it pursued."""
-    judge = jax.vmap(functools.partial(_rewards, task, offset))
-    return judge(episodes.pursued_goals, episodes.achieved_goals[:, 1:], episodes.taken)
+    judge = jax.vmap(functools.partial(_rewards, task, lessons))
+    return judge(episodes.pursued_goals, episodes.achieved_goals, episodes.taken)
 
 
-def _rewards(task: Task, offset: float, goal: Array, achieved: Array, taken: Array) -> tuple[Array, Array]:
+def _rewards(task: Task, lessons: Lessons, goal: Array, achieved: Array, taken: Array) -> tuple[Array, Array]:
     """Rewards and decisions of one episode under one goal."""
     times = jnp.arange(1, len(taken) + 1)
-    reached = jax.vmap(task.reached, in_axes=(0, None))(achieved, goal)
-    rewards = jax.vmap(task.reward, in_axes=(0, None, 0))(achieved, goal, times)
+    reached = jax.vmap(task.reached, in_axes=(0, None))(achieved[1:], goal)
+    rewards = jax.vmap(task.reward, in_axes=(0, None, 0))(achieved[1:], goal, times)
     first = jnp.where(jnp.any(reached), jnp.argmax(reached) + 1, len(taken))
     decides = taken & (times <= first)
-    return jnp.where(decides, rewards + offset, 0), decides
+    if lessons.skip_reached:
+        decides &= ~task.reached(achieved[0], goal)
+    return jnp.where(decides, rewards + lessons.reward_offset, 0), decides
 
 
 def _draw(achieved: Array, chosen: Array, cap: int, key: Key[Array, ""]) -> Bool[Array, "episode time"]:

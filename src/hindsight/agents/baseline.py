@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hindsight.agents import pairs as pairwise
-from hindsight.agents.active_goals import own_rewards
+from hindsight.agents.active_goals import PLAIN, Lessons, own_rewards
 from hindsight.agents.distinct import distinct_rows
 from hindsight.core.episodes import Episodes
 from hindsight.core.goals import GoalSet
@@ -35,19 +35,19 @@ def values_under_goals(
     return table[pairs.numbers[moments.index], 0].T.reshape(-1, batch_size, times)
 
 
-def temporal_difference_gradient(task: Task, baseline: Value, episodes: Episodes, offset: float = 0.0) -> Value:
+def temporal_difference_gradient(task: Task, baseline: Value, episodes: Episodes, lessons: Lessons = PLAIN) -> Value:
     """The gradient of the mean squared one-step temporal difference error of the pursued goals.
 
     After the last decision of an episode the target is the reward alone.
     """
-    rewards, decides = own_rewards(task, episodes, offset)
+    rewards, decides = own_rewards(task, episodes, lessons)
     goes_on = jnp.pad(decides[:, 1:], ((0, 0), (0, 1)))
 
     def loss(baseline: Value) -> Float[Array, ""]:
         values = pursued_values(baseline, episodes)
         targets = rewards + jnp.where(goes_on, jax.lax.stop_gradient(values[:, 1:]), 0)
         errors = jnp.where(decides, targets - values[:, :-1], 0)
-        return jnp.sum(errors**2) / jnp.sum(decides)
+        return jnp.sum(errors**2) / jnp.maximum(jnp.sum(decides), 1)
 
     return jax.grad(loss)(baseline)
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, Key
 
-from hindsight.agents.active_goals import active_goals, own_rewards, pursued_goals, rewards_of_goals
+from hindsight.agents.active_goals import PLAIN, Lessons, active_goals, own_rewards, pursued_goals, rewards_of_goals
 from hindsight.agents.baseline import pursued_values, temporal_difference_gradient, values_under_goals
 from hindsight.agents.interface import Agent, LearningRates
 from hindsight.agents.registry import Method
@@ -59,7 +59,7 @@ class Options(NamedTuple):
     ended: Literal["drop", "carry"] = "drop"
     initial_weights: Literal["narrow", "scaled"] = "narrow"
     normalise: bool = False
-    reward_offset: float = 0.0
+    lessons: Lessons = PLAIN
 
 
 def policy_gradient_agent(task: Task, method: Method, options: Options) -> Agent:
@@ -120,13 +120,13 @@ def _update(
     """One step of gradient ascent on the policy and, where there is one, of descent on the baseline's error."""
     states = encode_states(task, state.policy, episodes)
     if method.hindsight:
-        goals = active_goals(task, episodes, options.max_active_goals, key)
+        goals = active_goals(task, episodes, options.max_active_goals, key, options.lessons)
         coefficients, counts = hindsight_coefficients(
-            task, method, options.ended, state, episodes, states, goals, options.reward_offset
+            task, method, options.ended, state, episodes, states, goals, options.lessons
         )
     else:
         goals = pursued_goals(task, episodes)
-        coefficients, counts = pursued_coefficients(task, state, episodes, options.reward_offset), None
+        coefficients, counts = pursued_coefficients(task, state, episodes, options.lessons), None
     gradient = surrogate_gradient(state.policy, episodes, states, goals, coefficients)
     policy, policy_optimiser = _ascend(state.policy, gradient, state.policy_optimiser, rates.policy)
     updated = state._replace(policy=policy, policy_optimiser=policy_optimiser)
@@ -136,7 +136,7 @@ def _update(
         updated = updated._replace(policy=_seen(updated.policy, episodes))
     finite = [jnp.bool_(True), _finite(gradient)]
     if state.baseline is not None:
-        descent = temporal_difference_gradient(task, state.baseline, episodes, options.reward_offset)
+        descent = temporal_difference_gradient(task, state.baseline, episodes, options.lessons)
         baseline, optimiser = _ascend(state.baseline, descent, state.baseline_optimiser, -rates.baseline)
         updated = updated._replace(baseline=baseline, baseline_optimiser=optimiser)
         finite.append(_finite(descent))
@@ -149,10 +149,10 @@ def _update(
 
 
 def pursued_coefficients(
-    task: Task, state: PolicyGradientState, episodes: Episodes, offset: float = 0.0
+    task: Task, state: PolicyGradientState, episodes: Episodes, lessons: Lessons = PLAIN
 ) -> Float[Array, "goal episode time"]:
     """Coefficients of the goal-conditional methods: goal i matters to episode i alone."""
-    rewards, decides = own_rewards(task, episodes, offset)
+    rewards, decides = own_rewards(task, episodes, lessons)
     own = jnp.eye(len(episodes.lengths), dtype=bool)
     if state.baseline is None:
         coefficients = goal_conditional(rewards)
@@ -170,13 +170,13 @@ def hindsight_coefficients(
     episodes: Episodes,
     states: States,
     goals: GoalSet,
-    offset: float = 0.0,
+    lessons: Lessons = PLAIN,
 ) -> tuple[Float[Array, "goal episode time"], Int[Array, "time bin"] | None]:
     """Coefficients of the hindsight methods, at the published scale: p(g) relative to uniform, and a batch mean.
 
     Also how many of the ratios behind them fell into each bin; None for a method without ratios.
     """
-    rewards, decides = rewards_of_goals(task, episodes, goals, offset)
+    rewards, decides = rewards_of_goals(task, episodes, goals, lessons)
     if not method.ratios:
         return without_ratios(rewards, goals.probabilities) * float(task.goal_count), None
     horizons = jnp.max(jnp.where(rewards != 0, jnp.arange(1, rewards.shape[2] + 1), 0), axis=(1, 2))

@@ -56,6 +56,8 @@ class Train:
     """Show the networks observations and goals with running mean 0 and deviation 1."""
     reward_offset: Annotated[float | None, arg(metavar="NUMBER", help_behavior_hint="(default: 0)")] = None
     """Added to every reward that the agent learns from; 1 turns -1 and 0 into 0 and 1."""
+    skip_reached: Switch = False
+    """For policy gradients: an episode teaches nothing about a goal that its first state reaches."""
     relabelling: Annotated[
         Relabelling | None, arg(metavar="{final,future,episode}", help_behavior_hint="(default: final)")
     ] = None

@@ -21,6 +21,11 @@ CHANGES = tuple((size * x, size * y) for size in (0.1, 1.0) for x, y in ((1, 0),
 TOLERANCE = 0.05
 """How near to its goal the block must come, in metres."""
 
+CENTRE = (1.36313, 0.74910, 0.42489)
+"""Goals are drawn from a square on the table around the place above which the gripper starts."""
+REACH = (0.1501, 0.1501, 0.01)
+"""How far from there a place is a goal in each direction; a block that lies on the table is never quite still."""
+
 
 @dataclass(frozen=True)
 class FetchPushTask(HostedTask):
@@ -44,8 +49,8 @@ class FetchPushTask(HostedTask):
         return SimulatorSource(__name__, "FetchPush")
 
     def goal_probability(self, goal: Float[Array, "3"]) -> Float[Array, ""]:
-        """One for every place: goals are uniform over a square on the table, and a density needs no unit here."""
-        return jnp.float32(1)
+        """One for every place that can be a goal, as they are all as likely: a density needs no unit here."""
+        return jnp.all(jnp.abs(goal - jnp.array(CENTRE)) <= jnp.array(REACH)).astype(jnp.float32)
 
     def reached(self, achieved: Float[Array, "3"], goal: Float[Array, "3"]) -> Bool[Array, ""]:
         return jnp.linalg.norm(achieved - goal) < TOLERANCE

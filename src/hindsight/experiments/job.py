@@ -1,6 +1,5 @@
 """A training job that lives in a folder: settings, versions, evaluations and a checkpoint, safe against any kill."""
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
@@ -60,8 +59,7 @@ def load_snapshot(folder: Path, job: Job, batch: int | None = None) -> Snapshot:
         known = f"those of the batches {', '.join(map(str, kept))}" if kept else "none; train with --keep-every"
         raise HindsightError(f"'{folder}' has no checkpoint of batch {batch}; it has {known}.")
     arrays, metadata = load_checkpoint(path)
-    # A longer run of the same job may go on from here, so the number of batches is no part of the comparison.
-    if _without_batches(metadata.get("job", {})) != _without_batches(job.to_json()):
+    if describe_difference(Job.from_json(metadata.get("job"), path), job):
         raise HindsightError(f"'{path}' belongs to other settings than '{folder / SETTINGS}'.")
     return snapshot_from_arrays(initial_states(job.environment.build(), job.settings), arrays)
 
@@ -165,9 +163,3 @@ def _save(job: Job, folder: Path, snapshot: Snapshot) -> None:
 
 def _save_checkpoint(job: Job, path: Path, snapshot: Snapshot) -> None:
     save_checkpoint(path, snapshot_to_arrays(snapshot), {"job": job.to_json()})
-
-
-def _without_batches(content: Any) -> str:
-    plain = json.loads(json.dumps(content))
-    plain.get("settings", {}).pop("batches", None)
-    return json.dumps(plain, sort_keys=True)

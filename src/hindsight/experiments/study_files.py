@@ -25,6 +25,7 @@ AGENT_KEYS = (
     "initial_weights",
     "normalise",
     "reward_offset",
+    "skip_reached",
     "relabelling",
     "relabelled_goals",
     "replay_capacity",

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, Key
 
+from hindsight.agents.active_goals import Lessons
 from hindsight.agents.dqn import dqn_agent
 from hindsight.agents.interface import Agent, LearningRates
 from hindsight.agents.policy_gradient import Options, policy_gradient_agent
@@ -66,7 +67,7 @@ def make_agent(task: Task, settings: Settings) -> Agent:
         settings.ended,
         settings.initial_weights,
         settings.normalise,
-        settings.reward_offset,
+        Lessons(settings.reward_offset, settings.skip_reached),
     )
     return policy_gradient_agent(task, method, options)
 

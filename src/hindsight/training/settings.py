@@ -48,6 +48,8 @@ class Settings:
     """Show the networks observations and goals with running mean 0 and deviation 1."""
     reward_offset: float = 0.0
     """Added to every reward that the agent learns from; 1 turns -1 and 0 into 0 and 1."""
+    skip_reached: bool = False
+    """Policy gradients: an episode teaches nothing about a goal that its first state reaches."""
     relabelling: Relabelling = "final"
     """dqn+her: goals that transitions are relabelled with: the episode's final one, future ones, or any of it."""
     relabelled_goals: int = 1
