@@ -92,10 +92,10 @@ class Settings:
             _require_positive_integer("max_active_goals", self.max_active_goals)
         for name in ("relabelled_goals", "replay_capacity", "gradient_steps", "minibatch_size"):
             _require_positive_integer(name, getattr(self, name))
-        for name, lowest in (("epsilon", "from 0"), ("discount", "above 0")):
-            value = getattr(self, name)
-            if not _is_number(value) or not (0 <= value <= 1) or (name == "discount" and value == 0):
-                raise HindsightError(f"{name} must be a number {lowest} to 1, not {value}.")
+        if not _is_number(self.epsilon) or not 0 <= self.epsilon <= 1:
+            raise HindsightError(f"epsilon must be a number from 0 to 1, not {self.epsilon}.")
+        if not _is_number(self.discount) or not 0 < self.discount <= 1:
+            raise HindsightError(f"discount must be a number above 0 and at most 1, not {self.discount}.")
         choices = {
             "horizon": Horizon,
             "ended": Ended,
