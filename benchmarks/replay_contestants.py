@@ -116,8 +116,8 @@ CONTESTANTS = (
         minibatch=SMALL_MINIBATCH,
         rewards="steps",
     ),
-    Contestant("dqn+her as in the paper", "dqn+her"),
-    Contestant("dqn", "dqn"),
+    Contestant("dqn+her as in the paper", "dqn+her", patience=3.0),
+    Contestant("dqn", "dqn", patience=3.0),
     Contestant("hpg", "hpg"),
     Contestant("gcpg", "gcpg"),
 )
