@@ -145,7 +145,7 @@ def _film(environment: HostedEnvironment, policy: Acts, episodes: int, seed: int
     try:
         for number in range(1, episodes + 1):
             episode = film_episode(environment, simulator, policy, seed + number)
-            environment.raise_fault()
+            environment.task.raise_fault()
             outcome = "reached its goal" if episode.reached else "did not reach its goal"
             steps = len(episode.pictures) - 1
             Console().print(f"Episode {number} {outcome} in {steps} steps, return {episode.total_return:g}")

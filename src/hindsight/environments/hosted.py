@@ -58,12 +58,6 @@ class HostedEnvironment(Task):
         """The lowest and the highest value of each number of a continuous action."""
         return self.task.action_bounds
 
-    def raise_fault(self) -> None:
-        """Raise what went wrong in compiled calls of `reached` and `reward`, which cannot raise anything themselves."""
-        fault = self.task.take_fault()
-        if fault is not None:
-            raise fault
-
     def simulator(self, pictures: bool = False) -> SimulatorSource:
         """How a worker makes its simulators; those for `pictures` can draw what they play."""
         return self.task.source(pictures)

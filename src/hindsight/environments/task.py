@@ -78,3 +78,9 @@ class HostedTask(ABC):
         A compiled program cannot raise a sentence, so a task whose rewards may fail remembers the failure.
         """
         return None
+
+    def raise_fault(self) -> None:
+        """Raise what went wrong there."""
+        fault = self.take_fault()
+        if fault is not None:
+            raise fault

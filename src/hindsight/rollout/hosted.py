@@ -125,7 +125,7 @@ def _play_together(
         shown.write(live[team], times[team])
         ended = pool.slots.over[slots]
         if ends_at_goal:
-            ended = ended | reached_now(environment, pool.slots.achieved_goals[slots], record.goals[episodes])
+            ended = ended | reached_now(environment.task, pool.slots.achieved_goals[slots], record.goals[episodes])
         live[team] = live[team][~ended[live[team]]]
         if len(live[team]) and times[team] < environment.horizon - 1:
             act(live[team], times[team])
@@ -167,10 +167,10 @@ def _judges(task: HostedTask) -> _Judges:
     return _Judges(jax.jit(reached), jax.jit(both))
 
 
-def reached_now(environment: HostedEnvironment, achieved: np.ndarray, goals: np.ndarray) -> np.ndarray:
+def reached_now(task: HostedTask, achieved: np.ndarray, goals: np.ndarray) -> np.ndarray:
     """Which of some states reach the goal beside them."""
-    reached = np.asarray(_judges(environment.task).reached(achieved, goals))
-    environment.raise_fault()
+    reached = np.asarray(_judges(task).reached(achieved, goals))
+    task.raise_fault()
     return reached
 
 
@@ -197,7 +197,7 @@ def play_hosted(
         times[now] += 1
         # A slot without an episode shows nothing that could be judged: in its place stands one that has an episode.
         rows = np.where(playing >= 0, np.arange(count), now[0])
-        rewards, reached = judge(environment, pool.slots.achieved_goals[rows], pool.slots.goals[rows], times[rows])
+        rewards, reached = judge(environment.task, pool.slots.achieved_goals[rows], pool.slots.goals[rows], times[rows])
         returns[playing[now]] += rewards[now]
         successes[playing[now]] |= reached[now]
         ended = now[reached[now] | pool.slots.over[now] | (times[now] >= environment.horizon - 1)]
@@ -222,10 +222,10 @@ def _refill(
 
 
 def judge(
-    environment: HostedEnvironment, achieved: np.ndarray, goals: np.ndarray, times: np.ndarray
+    task: HostedTask, achieved: np.ndarray, goals: np.ndarray, times: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The reward of each state under the goal beside it, and whether it reaches that goal."""
-    rewards, reached = _judges(environment.task).rewards_and_reached(achieved, goals, times)
+    rewards, reached = _judges(task).rewards_and_reached(achieved, goals, times)
     judged = np.asarray(rewards), np.asarray(reached)
-    environment.raise_fault()
+    task.raise_fault()
     return judged

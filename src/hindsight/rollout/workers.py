@@ -196,7 +196,7 @@ class WorkerPool:
             ready = [numbers[each] for each in wait(list(numbers), self._patience(impatient))]  # type: ignore[index]
             # When none has answered, the one that was waited for longest is found to hang.
             for number in ready or [impatient]:
-                self._await(number)
+                self._await(number, heard=bool(ready))
 
     def _ask(self, slots: Sequence[int] | np.ndarray, kind: int) -> None:
         asked = [int(slot) for slot in slots]
@@ -222,20 +222,20 @@ class WorkerPool:
         worker = self._workers[number]
         return max(0.0, worker.busy_since + self._limit(worker) - time.monotonic())
 
-    def _await(self, number: int) -> None:
-        """Wait for a worker's answer, and replace the worker if there is none."""
-        trouble = self._hear(number)
+    def _await(self, number: int, heard: bool = False) -> None:
+        """Wait for a worker's answer, unless it has been heard, and replace the worker if there is none."""
+        trouble = self._hear(number, heard)
         for _ in range(ATTEMPTS):
             if trouble is None:
                 return
             trouble = self._replace(number, trouble)
         raise HindsightError(f"Worker {number} {trouble} {ATTEMPTS + 1} times over the same step of {self._source}.")
 
-    def _hear(self, number: int) -> str | None:
-        """A worker's answer: None when it is good, or what is wrong with the worker."""
+    def _hear(self, number: int, heard: bool = False) -> str | None:
+        """A worker's answer, to be waited for unless it has been heard: None when it is good, or what is wrong."""
         worker = self._workers[number]
         try:
-            if not worker.connection.poll(self._patience(number)):
+            if not heard and not worker.connection.poll(self._patience(number)):
                 return f"did not answer for {self._limit(worker):g} seconds"
             answer = worker.connection.recv_bytes()
             worker.has_answered, worker.busy_since = True, time.monotonic()

@@ -106,7 +106,7 @@ class _Trainer:
             episodes = collect_hosted(self._environment, self._pool, explore, size, episode_key, horizon)
             learned, cause = self._program.update(state.agent, episodes, rates, update_key)
             failed = int(cause)  # waits for the update, in which rewards may have failed
-            self._environment.raise_fault()
+            self._environment.task.raise_fault()
             if failed:
                 state = state._replace(failed_batch=jnp.int32(batch), cause=cause)
             else:
