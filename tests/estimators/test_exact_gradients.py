@@ -5,6 +5,7 @@ from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from reference.cases import Case, all_bits, bit_flipping_case, random_case, softmax_table, sum_over_goals
@@ -23,7 +24,7 @@ from reference.enumeration import (
 )
 
 from hindsight import estimators
-from hindsight.agents.active_goals import rewards_of_goals
+from hindsight.agents.active_goals import Lessons, rewards_of_goals
 from hindsight.environments.bit_flipping import BitFlipping
 
 TOLERANCE = 1e-10
@@ -147,6 +148,40 @@ def test_ending_at_the_pursued_goal_does_not_bias_the_goal_conditional_estimator
         rewards, _, _ = library_rewards(case, 2, goals, lengths_until_end(case.problem, case.trajectories, goals))
         coefficients.append(np.asarray(goal_conditional(rewards[pursued])) * len(goals))
     assert largest_difference(sum_over_goals(case, coefficients), case.true_gradient) < TOLERANCE
+
+
+class NearBits(BitFlipping):
+    """Within one bit of its goal is near enough, and no goal lies one bit from the start.
+
+    So the first state reaches one goal only, the start itself, and whatever is done first reaches it again.
+    """
+
+    def reached(self, achieved: jax.Array, goal: jax.Array) -> jax.Array:
+        return jnp.sum(achieved != goal) <= 1
+
+    def goal_probability(self, goal: jax.Array) -> jax.Array:
+        return jnp.where(jnp.sum(goal) == 1, 0, 2.0**-self.bits)
+
+
+@pytest.mark.parametrize(("environment", "exact"), [(NearBits(3), True), (BitFlipping(3), False)])
+def test_goals_reached_at_the_start_teach_nothing_where_the_first_action_cannot_leave_them(
+    environment: BitFlipping, exact: bool
+) -> None:
+    states, bits = all_bits(3), bit_flipping_case(3)
+    case = Case(deterministic_problem(environment, states), bits.log_policy, bits.parameters, bits.trajectories)
+    count = len(case.trajectories.actions)
+    taken = np.ones((count, 3), bool)
+    episodes = episodes_of(case.trajectories, states, np.zeros(count, int), np.full(count, 3), case.table)
+    lessons = Lessons(skip_reached=True)
+    judge = quick_jit(lambda *batch: rewards_of_goals(environment, *batch, lessons)[0])
+    rewards = np.asarray(judge(episodes, all_goals(case.problem, states)))
+    assert not np.any(rewards[0])
+    assert np.any(case.rewards[0])
+    coefficients = [np.asarray(goal_conditional(own)) * count for own in rewards]
+    estimates = [sum_over_goals(case, coefficients), per_decision_estimate(case, 5, rewards, taken)]
+    for estimate in estimates:
+        error = largest_difference(estimate, case.true_gradient)
+        assert error < TOLERANCE if exact else error > 1e-2
 
 
 class Census(NamedTuple):

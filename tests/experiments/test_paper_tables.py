@@ -91,6 +91,17 @@ def test_pictures_and_robots_are_learned_slowly() -> None:
     assert [default_settings(name, {}).learning_rate for name in ("ms-pacman", "fetch-push")] == [1e-4, 1e-4]
 
 
+def test_q_networks_have_learning_rates_of_their_own() -> None:
+    found = {
+        (name, method): default_settings(name, {"method": method}).learning_rate
+        for name in ("empty-room", "four-rooms")
+        for method in ("gcpg", "dqn", "dqn+her")
+    }
+    assert found["empty-room", "dqn"] == found["empty-room", "dqn+her"] == 5e-3
+    assert found["empty-room", "gcpg"] == found["four-rooms", "dqn"] == found["four-rooms", "dqn+her"] == 1e-3
+    assert found["four-rooms", "gcpg"] == 5e-4
+
+
 def test_batch_size_is_sixteen_where_nothing_is_said() -> None:
     assert default_settings("bit-flipping-8", {}) == default_settings("bit-flipping-8", {"batch_size": 16})
 

@@ -6,6 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from hindsight.agents.registry import find_method
 from hindsight.core.errors import HindsightError
 from hindsight.training.settings import Settings
 
@@ -16,10 +17,11 @@ LEARNING_RATES: dict[tuple[str, int, str], float] = {
     ("four-rooms", 16, "gcpg"): 5e-4,
     ("four-rooms", 2, "hpg"): 1e-4,
     ("four-rooms", 16, "hpg"): 5e-4,
+    ("empty-room", 16, "dqn"): 5e-3,
 }
-"""The best of the paper's policy learning rates as found here (the paper does not name them), where it is not 1e-3.
+"""The best of the paper's learning rates as found here (the paper does not name them), where it is not 1e-3.
 
-See results/paper.
+See results/paper and results/her.
 """
 
 
@@ -87,10 +89,11 @@ def tried_learning_rates(environment: str, replay: bool) -> list[float]:
 
 def _learning_rate(environment: str, batch_size: int, method: str, usual: float) -> float:
     """The best rate known, or else the usual one; the highest that the paper tried where it tried only lower ones."""
-    family = "hpg" if method.startswith("hpg") else "gcpg"
+    kind = find_method(method)
+    family = "dqn" if kind.replay else "hpg" if kind.hindsight else "gcpg"
     if best := LEARNING_RATES.get((environment, batch_size, family)):
         return best
-    tried = tried_learning_rates(environment, method.startswith("dqn"))
+    tried = tried_learning_rates(environment, kind.replay)
     return usual if usual in tried else max(tried)
 
 
