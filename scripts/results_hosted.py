@@ -25,6 +25,7 @@ JOBS = {
     ),
     "fetch-push-hpg-normalised": f"{PUSH} --method hpg --normalise --skip-reached",
     "fetch-push-gcpg-normalised": f"{PUSH} --method gcpg --normalise --skip-reached",
+    "fetch-push-hpg-carry": f"{PUSH} --method hpg --normalise --skip-reached --ended carry",
     "fetch-push-hpg": f"{PUSH} --method hpg",
     "fetch-push-gcpg": f"{PUSH} --method gcpg",
     "ms-pacman-hpg-batch16": f"{PACMAN} --method hpg --batch-size 16 --batches 1000 --evaluate-every 100",
