@@ -15,7 +15,7 @@ from hindsight.cli import main
 from hindsight.experiments.job import load_job, load_snapshot
 from hindsight.records.evaluations import read_evaluations
 
-pytestmark = pytest.mark.usefixtures("compiled_programs")
+pytestmark = pytest.mark.usefixtures("quick_compilation", "compiled_programs")
 
 TINY = ["--batch-size", "2", "--evaluate-every", "1", "--evaluation-episodes", "2", "--hidden-layers", "8"]
 
