@@ -4,11 +4,15 @@ Run it with `make results-hosted` (many hours), or `python scripts/results_hoste
 Each goes on where it was stopped, and what is finished is not made again.
 """
 
+import re
 import shutil
 import sys
 from pathlib import Path
 
+from hindsight.analysis.figures import figure_bytes, learning_curves
+from hindsight.analysis.statistics import learning_curve
 from hindsight.cli import main as hindsight
+from hindsight.records.evaluations import read_evaluations
 
 RESULTS = Path(__file__).parent.parent / "results" / "hosted"
 RUNS = Path("runs") / "hosted"
@@ -17,15 +21,17 @@ EPISODES_FILMED = 4
 
 PUSH = "fetch-push --batch-size 16 --batches 2700 --evaluate-every 100 --evaluation-episodes 100 --learning-rate 0.0001"
 PACMAN = "ms-pacman --evaluation-episodes 64 --learning-rate 0.0001"
+REACH = (
+    "gym:FetchReach-v4 --method hpg --batch-size 16 --batches 300 --evaluate-every 10 --evaluation-episodes 50 "
+    "--runs 3 --learning-rate 0.0004 --max-active-goals 10 --normalise --goal-box --reward-offset 0.98"
+)
 JOBS = {
-    "fetch-reach-hpg": (
-        "gym:FetchReach-v4 --method hpg --batch-size 16 --batches 300 --evaluate-every 10 --evaluation-episodes 50 "
-        "--runs 3 --learning-rate 0.0004 --max-active-goals 10 --normalise --goal-box --reward-offset 0.98 "
-        "--ended carry"
-    ),
+    "fetch-reach-hpg": f"{REACH} --ended carry",
+    "fetch-reach-hpg-full": f"{REACH} --horizon full",
     "fetch-push-hpg-normalised": f"{PUSH} --method hpg --normalise --skip-reached",
     "fetch-push-gcpg-normalised": f"{PUSH} --method gcpg --normalise --skip-reached",
     "fetch-push-hpg-carry": f"{PUSH} --method hpg --normalise --skip-reached --ended carry",
+    "fetch-push-hpg-full": f"{PUSH} --method hpg --normalise --skip-reached --horizon full",
     "fetch-push-hpg": f"{PUSH} --method hpg",
     "fetch-push-gcpg": f"{PUSH} --method gcpg",
     "ms-pacman-hpg-batch16": f"{PACMAN} --method hpg --batch-size 16 --batches 1000 --evaluate-every 100",
@@ -33,6 +39,20 @@ JOBS = {
     "ms-pacman-hpg-batch2": f"{PACMAN} --method hpg --batch-size 2 --batches 4000 --evaluate-every 400",
     "ms-pacman-gcpg-batch2": f"{PACMAN} --method gcpg --batch-size 2 --batches 4000 --evaluate-every 400",
 }
+TOGETHER = {
+    "gym:FetchReach-v4, batch size 16": {"hpg, carry": "fetch-reach-hpg", "hpg, full horizon": "fetch-reach-hpg-full"},
+    "fetch-push, batch size 16": {
+        "hpg": "fetch-push-hpg-normalised",
+        "hpg, carry": "fetch-push-hpg-carry",
+        "hpg, full horizon": "fetch-push-hpg-full",
+        "gcpg": "fetch-push-gcpg-normalised",
+        "hpg, bare": "fetch-push-hpg",
+        "gcpg, bare": "fetch-push-gcpg",
+    },
+    "ms-pacman, batch size 16": {"hpg": "ms-pacman-hpg-batch16", "gcpg": "ms-pacman-gcpg-batch16"},
+    "ms-pacman, batch size 2": {"hpg": "ms-pacman-hpg-batch2", "gcpg": "ms-pacman-gcpg-batch2"},
+}
+"""Figures with the curves of several runs, by their titles."""
 
 
 def main(names: list[str]) -> None:
@@ -50,6 +70,17 @@ def main(names: list[str]) -> None:
             hindsight(["render", str(folder), *film])
         for file in KEPT:
             shutil.copy(folder / file, kept / file)
+        draw_together()
+
+
+def draw_together() -> None:
+    """Draw the finished runs of an environment and batch size into one figure."""
+    for title, names in TOGETHER.items():
+        tables = {label: RESULTS / name / "evaluations.csv" for label, name in names.items()}
+        curves = {label: learning_curve(read_evaluations(path)) for label, path in tables.items() if path.exists()}
+        if curves:
+            picture = figure_bytes(learning_curves(curves, title, None))
+            (RESULTS / f"{re.sub('[^A-Za-z0-9]+', '-', title)}.png").write_bytes(picture)
 
 
 if __name__ == "__main__":

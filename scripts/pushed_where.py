@@ -1,0 +1,50 @@
+"""Whether policies of FetchPush heed their goals: where the block ends up beside where it should, and who succeeds.
+
+`python scripts/pushed_where.py RUN_FOLDER ...` plays 96 episodes of each policy as it explores, on to the horizon.
+"""
+
+import functools
+import itertools
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from hindsight.environments.fetch_push import TOLERANCE
+from hindsight.environments.hosted import HostedEnvironment
+from hindsight.experiments.job import load_job, load_snapshot
+from hindsight.rollout.hosted import collect_hosted, open_pool
+from hindsight.training.loop import make_agent
+
+EPISODES = 96
+TABLE_HEIGHT = 0.4
+DISTANCES = (TOLERANCE, 0.1, 0.2, 0.5)
+"""Between block and goal at the start, in metres."""
+
+
+def main(folder: Path) -> None:
+    """Play, and print what came of it."""
+    job = load_job(folder)
+    environment = job.environment.build()
+    assert isinstance(environment, HostedEnvironment)
+    agent = make_agent(environment, job.settings)
+    state = jax.tree.map(lambda leaf: leaf[0], load_snapshot(folder, job).parts[0]).agent
+    explore = functools.partial(jax.jit(agent.explore), state)
+    with open_pool(environment, EPISODES) as pool:
+        episodes = collect_hosted(environment, pool, explore, EPISODES, jax.random.key(3), horizon="full")
+    blocks, goals = np.asarray(episodes.achieved_goals), np.asarray(episodes.pursued_goals)
+    distances = np.linalg.norm(blocks - goals[:, None], axis=2)
+    successes = np.any(distances[:, 1:] < TOLERANCE, axis=1)
+    kept = blocks[:, -1, 2] > TABLE_HEIGHT
+    alike = [np.corrcoef(blocks[kept, -1, axis], goals[kept, axis])[0, 1] for axis in (0, 1)]
+    print(f"{folder.name}: success {np.mean(successes):.2f}, block still on the table {np.mean(kept):.2f}")
+    print(f"  correlation of last place and goal along x and y: {alike[0]:.2f}, {alike[1]:.2f}")
+    for low, high in itertools.pairwise(DISTANCES):
+        among = (distances[:, 0] >= low) & (distances[:, 0] < high)
+        print(f"  goal at {low:g} to {high:g} m: success {np.mean(successes[among]):.2f} ({np.sum(among)} episodes)")
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        main(Path(name))
