@@ -115,6 +115,37 @@ def test_goals_reached_at_the_start_can_be_left_out() -> None:
     assert np.asarray(decides).tolist() == [[False] * 3, [True] * 3]
 
 
+class Nearness(BitFlipping):
+    """A goal is reached within one bit."""
+
+    def reached(self, achieved: jax.Array, goal: jax.Array) -> jax.Array:
+        return jnp.sum(achieved != goal) <= 1
+
+
+def test_goals_that_reach_each_other_can_share_the_weight_of_a_place() -> None:
+    """Four goals have two others a bit away, and one has none; where a goal reaches itself alone, nothing changes."""
+    bits = np.array([[[0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 0, 0]], [[0, 0, 0, 0]] * 3 + [[1, 0, 1, 1]]])
+    episodes = bit_episodes(bits, np.zeros((2, 4)))
+    crowds = {
+        (0, 0, 0, 0): 3,
+        (1, 0, 0, 0): 3,
+        (0, 1, 0, 0): 3,
+        (1, 1, 0, 0): 3,
+        (1, 0, 1, 1): 1,
+    }
+    for environment, shares in ((Nearness(4), crowds), (BitFlipping(4), dict.fromkeys(crowds, 1))):
+        find = quick_jit(
+            lambda e, task=environment: active_goals(task, e, None, jax.random.key(0), Lessons(share_places=True))
+        )
+        found = find(episodes)
+        present = np.asarray(found.present)
+        goals = [tuple(map(int, goal)) for goal in np.asarray(found.goals)[present]]
+        weights = dict(zip(goals, np.asarray(found.probabilities)[present], strict=True))
+        assert weights.keys() == crowds.keys()
+        assert all(weight == pytest.approx(1 / 16 / shares[goal]) for goal, weight in weights.items())
+        assert not np.any(np.asarray(found.probabilities)[~present])
+
+
 @pytest.mark.parametrize("method", ["gcpg+b", "hpg+b"])
 def test_a_batch_that_teaches_nothing_changes_nothing(method: str) -> None:
     """Every episode begins at its goal and stays: no gradient, and no division by the number of decisions."""

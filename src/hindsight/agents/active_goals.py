@@ -20,6 +20,8 @@ class Lessons(NamedTuple):
     """Added to the reward of each decision."""
     skip_reached: bool = False
     """Teaches nothing about goals that the episode's first state reaches."""
+    share_places: bool = False
+    """An active goal weighs one over the number of active goals that reach it."""
 
 
 PLAIN = Lessons()
@@ -43,11 +45,10 @@ def active_goals(
     limit = _limit(task, batch_size, times if cap is None else min(cap, times))
     pooled = distinct_rows(achieved.reshape(batch_size * times, -1), chosen.ravel(), limit)
     goals = pooled.rows.reshape(limit, *achieved.shape[2:])
-    return GoalSet(
-        goals=goals,
-        probabilities=jnp.where(pooled.present, jax.vmap(task.goal_probability)(goals), 0),
-        present=pooled.present,
-    )
+    probabilities = jnp.where(pooled.present, jax.vmap(task.goal_probability)(goals), 0)
+    if lessons.share_places:
+        probabilities /= _crowds(task, goals, pooled.present)
+    return GoalSet(goals, probabilities, pooled.present)
 
 
 def pursued_goals(task: Task, episodes: Episodes) -> GoalSet:
@@ -104,6 +105,17 @@ def _draw(achieved: Array, chosen: Array, cap: int, key: Key[Array, ""]) -> Bool
     # By position, not by value: two lots may be equal.
     drawn = jax.lax.top_k(lots, cap)[1]
     return fresh & jnp.any(jax.nn.one_hot(drawn, times, dtype=bool), axis=1)
+
+
+def _crowds(task: Task, goals: Float[Array, "goal *shape"], present: Bool[Array, " goal"]) -> Float[Array, " goal"]:
+    """How many of the goals reach each of them, itself among them.
+
+    Where a goal is reached by itself alone, as among bits and cells, that is 1. In a continuum a sum over goals stands
+    for an integral, and those achieved lie close together where many episodes pass. Sharing the weight of a place, of
+    the size that `reached` gives it, among the goals in it makes all places count the same.
+    """
+    reach = jax.vmap(jax.vmap(task.reached, in_axes=(0, None)), in_axes=(None, 0))(goals, goals)
+    return jnp.maximum(jnp.sum(reach & present[None, :], axis=1), 1)
 
 
 def _limit(task: Task, batch_size: int, per_episode: int) -> int:

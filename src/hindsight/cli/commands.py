@@ -58,6 +58,8 @@ class Train:
     """Added to every reward that the agent learns from; 1 turns -1 and 0 into 0 and 1."""
     skip_reached: Switch = False
     """For policy gradients: an episode teaches nothing about a goal that its first state reaches."""
+    share_places: Switch = False
+    """For policy gradients: an active goal weighs one over the number of active goals that reach it."""
     relabelling: Annotated[
         Relabelling | None, arg(metavar="{final,future,episode}", help_behavior_hint="(default: final)")
     ] = None

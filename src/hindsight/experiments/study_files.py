@@ -26,6 +26,7 @@ AGENT_KEYS = (
     "normalise",
     "reward_offset",
     "skip_reached",
+    "share_places",
     "relabelling",
     "relabelled_goals",
     "replay_capacity",

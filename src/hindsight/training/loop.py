@@ -67,7 +67,7 @@ def make_agent(task: Task, settings: Settings) -> Agent:
         settings.ended,
         settings.initial_weights,
         settings.normalise,
-        Lessons(settings.reward_offset, settings.skip_reached),
+        Lessons(settings.reward_offset, settings.skip_reached, settings.share_places),
     )
     return policy_gradient_agent(task, method, options)
 

@@ -50,6 +50,8 @@ class Settings:
     """Added to every reward that the agent learns from; 1 turns -1 and 0 into 0 and 1."""
     skip_reached: bool = False
     """Policy gradients: an episode teaches nothing about a goal that its first state reaches."""
+    share_places: bool = False
+    """Policy gradients: an active goal weighs one over the number of active goals that reach it."""
     relabelling: Relabelling = "final"
     """dqn+her: goals that transitions are relabelled with: the episode's final one, future ones, or any of it."""
     relabelled_goals: int = 1
