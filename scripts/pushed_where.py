@@ -11,7 +11,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from hindsight.environments.fetch_push import TOLERANCE
+from hindsight.environments.fetch_push import TOLERANCE, FetchPushTask
 from hindsight.environments.hosted import HostedEnvironment
 from hindsight.experiments.job import load_job, load_snapshot
 from hindsight.rollout.hosted import collect_hosted, open_pool
@@ -27,7 +27,8 @@ def main(folder: Path) -> None:
     """Play, and print what came of it."""
     job = load_job(folder)
     environment = job.environment.build()
-    assert isinstance(environment, HostedEnvironment)
+    if not isinstance(environment, HostedEnvironment) or not isinstance(environment.task, FetchPushTask):
+        sys.exit(f"'{folder}' holds a run on {job.environment.id}, not on fetch-push.")
     agent = make_agent(environment, job.settings)
     state = jax.tree.map(lambda leaf: leaf[0], load_snapshot(folder, job).parts[0]).agent
     explore = functools.partial(jax.jit(agent.explore), state)
@@ -46,5 +47,7 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    if not sys.argv[1:]:
+        sys.exit(__doc__)
     for name in sys.argv[1:]:
         main(Path(name))

@@ -26,6 +26,9 @@ CENTRE = (1.36313, 0.74910, 0.42489)
 REACH = (0.1501, 0.1501, 0.01)
 """How far from there a place is a goal in each direction; a block that lies on the table is never quite still."""
 
+FINGERS = ("robot0:r_gripper_finger_joint", "robot0:l_gripper_finger_joint")
+"""The joints of the robot whose positions and velocities an observation holds."""
+
 
 @dataclass(frozen=True)
 class FetchPushTask(HostedTask):
@@ -57,10 +60,6 @@ class FetchPushTask(HostedTask):
 
     def reward(self, achieved: Float[Array, "3"], goal: Float[Array, "3"], time: Int[Array, ""]) -> Float[Array, ""]:
         return remaining_time_reward(self.reached(achieved, goal), time, self.horizon)
-
-
-FINGERS = ("robot0:r_gripper_finger_joint", "robot0:l_gripper_finger_joint")
-"""The joints of the robot whose positions and velocities an observation holds."""
 
 
 class FetchPush(Simulator):
