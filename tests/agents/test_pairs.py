@@ -70,6 +70,27 @@ def test_none_and_all(shape: tuple[int, int], make: Callable[..., np.ndarray]) -
     assert_accumulated(wanted)
 
 
+@given(exponents=st.lists(st.floats(-30, 3), min_size=1, max_size=60), seed=st.integers(0, 2**32 - 1))
+def test_what_is_not_felt_is_lost_in_rounding_even_together(exponents: list[float], seed: int) -> None:
+    signs = np.random.default_rng(seed).choice([-1, 0, 1], len(exponents))
+    numbers = (signs * 10.0 ** np.array(exponents)).astype(np.float32)
+    left_out = np.abs(numbers[~np.asarray(pairwise.felt(numbers))])
+    assert np.sum(left_out.astype(np.float64)) <= np.finfo(np.float32).eps * np.max(np.abs(numbers))
+    assert np.max(np.abs(numbers)) not in left_out or not np.any(numbers)
+
+
+def test_small_numbers_among_large_ones_are_not_felt_nor_are_zeros() -> None:
+    numbers = jnp.array([[3.0, -1e-6], [0.0, 1e-9]])
+    np.testing.assert_array_equal(pairwise.felt(numbers), [[True, True], [False, False]])
+    np.testing.assert_array_equal(pairwise.felt(numbers * 1e-20), [[True, True], [False, False]])
+    assert not np.any(pairwise.felt(jnp.zeros(5)))
+
+
+@pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_felt(broken: float) -> None:
+    assert pairwise.felt(jnp.array([1.0, broken, 0.0]))[1]
+
+
 @pytest.mark.parametrize("count", [1, 63, 64, 65, 128])
 def test_tiles_that_are_just_full(count: int) -> None:
     wanted = np.zeros((16, 16), bool)

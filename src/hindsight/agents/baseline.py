@@ -2,7 +2,7 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from hindsight.agents import pairs as pairwise
 from hindsight.agents.active_goals import PLAIN, Lessons, own_rewards
@@ -14,25 +14,24 @@ from hindsight.networks.value import Value
 
 
 def values_under_goals(
-    baseline: Value, episodes: Episodes, goals: GoalSet, decides: Array
+    baseline: Value, episodes: Episodes, goals: GoalSet, wanted: Bool[Array, "goal episode time"]
 ) -> Float[Array, "goal episode time"]:
-    """b_t(s[i, t], g) for every goal, computed once for each distinct state and time."""
+    """b_t(s[i, t], g) where wanted, computed once for each distinct state and time; zero elsewhere."""
     batch_size, times = episodes.actions.shape[:2]
     clock = jnp.tile(jnp.arange(times, dtype=jnp.float32), batch_size)
     observations = episodes.observations[:, :-1].reshape(batch_size * times, -1)
     moments = distinct_rows(
         jnp.concatenate([observations, clock[:, None]], axis=1), episodes.taken.ravel(), batch_size * times
     )
-    wanted = jnp.zeros((batch_size * times, len(goals.present)), bool)
-    wanted = wanted.at[moments.index].max(decides.reshape(len(goals.present), -1).T)
-    pairs = pairwise.select(wanted)
+    decisions = wanted.reshape(len(goals.present), -1).T
+    pairs = pairwise.select(jnp.zeros_like(decisions).at[moments.index].max(decisions))
     flat_goals = goals.goals.reshape(len(goals.present), -1)
 
     def value(row: Array, goal: Array) -> Array:
         return baseline(moments.rows[row, :-1], flat_goals[goal], moments.rows[row, -1])[:, None]
 
     table = pairwise.evaluate(value, pairs, 1)
-    return table[pairs.numbers[moments.index], 0].T.reshape(-1, batch_size, times)
+    return jnp.where(wanted, table[pairs.numbers[moments.index], 0].T.reshape(-1, batch_size, times), 0)
 
 
 def temporal_difference_gradient(task: Task, baseline: Value, episodes: Episodes, lessons: Lessons = PLAIN) -> Value:

@@ -44,6 +44,17 @@ def select(wanted: Bool[Array, "row goal"]) -> Pairs:
     return Pairs((running - 1).reshape(wanted.shape), running, tile_size(wanted.size))
 
 
+def felt(numbers: Float[Array, "..."]) -> Bool[Array, "..."]:
+    """Where a number can be felt in a sum of all: the others, even together, are within the rounding of the largest.
+
+    Once a policy heeds its goals, most likelihood ratios are too small for it. What is not finite is always felt, so
+    that something broken is noticed.
+    """
+    sizes = jnp.abs(numbers)
+    rounding = jnp.max(sizes) * (jnp.finfo(numbers.dtype).eps / numbers.size)
+    return ~((sizes < rounding) | (sizes == 0))
+
+
 def tile_size(pairs: int) -> int:
     """Large tiles multiply faster; small problems would only fill them with padding."""
     return 512 if pairs > 4096 else 128 if pairs > 256 else 64

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int, Key
 from hindsight.agents.active_goals import PLAIN, Lessons, active_goals, own_rewards, pursued_goals, rewards_of_goals
 from hindsight.agents.baseline import pursued_values, temporal_difference_gradient, values_under_goals
 from hindsight.agents.interface import Agent, LearningRates
+from hindsight.agents.pairs import felt
 from hindsight.agents.registry import Method
 from hindsight.agents.surrogate import States, encode_states, log_probabilities_under_goals, surrogate_gradient
 from hindsight.core.episodes import Episodes
@@ -184,12 +185,12 @@ def hindsight_coefficients(
         horizons = jnp.where(goals.present, rewards.shape[2], 0)
     log_probabilities = log_probabilities_under_goals(state.policy, episodes, states, goals, horizons)
     log_ratios = cumulative_log_ratios(log_probabilities, episodes.log_probabilities, episodes.taken)
+    ratios = normalised_ratios(log_ratios, episodes.taken, ended)
     coefficients = weighted_per_decision(log_ratios, rewards, goals.probabilities, episodes.taken, ended)
     if state.baseline is not None:
-        values = jnp.where(decides, values_under_goals(state.baseline, episodes, goals, decides), 0)
+        values = values_under_goals(state.baseline, episodes, goals, decides & felt(ratios))
         coefficients -= weighted_baseline(log_ratios, values, goals.probabilities, episodes.taken, ended)
-    counts = count_active_ratios(normalised_ratios(log_ratios, episodes.taken, ended), rewards)
-    return coefficients * (task.goal_count / len(episodes.lengths)), counts
+    return coefficients * (task.goal_count / len(episodes.lengths)), count_active_ratios(ratios, rewards)
 
 
 def count_active_ratios(

@@ -86,8 +86,8 @@ def surrogate_gradient(
 ) -> Policy:
     """The gradient of sum c[g, i, t] log p(a[i, t] | s[i, t], g) with c constant.
 
-    Coefficients of the same state, action and goal are added up first, and pairs whose coefficients are all zero are
-    left out: without a baseline, those of episodes that did not reach the goal.
+    Coefficients of the same state, action and goal are added up first, and pairs whose coefficients cannot be felt are
+    left out: zeros, as without a baseline those of episodes that did not reach the goal, and what rounding would lose.
     """
     if policy.log_deviation is None:
         return _discrete(policy, episodes, states, goals, coefficients)
@@ -104,8 +104,8 @@ def _discrete(policy: Policy, episodes: Episodes, states: States, goals: GoalSet
     def surrogate(policy: Policy, outputs: Array, row: Array, goal: Array, real: Array) -> Float[Array, ""]:
         return jnp.sum(jnp.where(real[:, None], totals[row, :, goal], 0) * outputs)
 
-    # Not a number differs from zero too, so that a broken coefficient reaches the gradient and is noticed.
-    return _accumulate(policy, states, goals, pairwise.select(jnp.any(totals != 0, axis=1)), surrogate)
+    pairs = pairwise.select(jnp.any(pairwise.felt(totals), axis=1))
+    return _accumulate(policy, states, goals, pairs, surrogate)
 
 
 def _continuous(policy: Policy, episodes: Episodes, states: States, goals: GoalSet, coefficients: Array) -> Policy:
@@ -115,7 +115,7 @@ def _continuous(policy: Policy, episodes: Episodes, states: States, goals: GoalS
     def surrogate(policy: Policy, outputs: Array, row: Array, goal: Array, real: Array) -> Float[Array, ""]:
         return jnp.sum(jnp.where(real, weights[row, goal], 0) * policy.log_density(outputs, actions[row]))
 
-    return _accumulate(policy, states, goals, pairwise.select(weights != 0), surrogate)
+    return _accumulate(policy, states, goals, pairwise.select(pairwise.felt(weights)), surrogate)
 
 
 def _accumulate(policy: Policy, states: States, goals: GoalSet, pairs: pairwise.Pairs, surrogate: Any) -> Policy:
