@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
-from hindsight.agents.replay_options import ReplayOptions, Strategy
+from hindsight.agents.replay_options import Relabelling, ReplayOptions
 from hindsight.core.episodes import Episodes
 from hindsight.environments.interface import Task
 
@@ -149,7 +149,7 @@ def list_transitions(
 
 def _draw_goals(
     environment: Task,
-    strategy: Strategy,
+    strategy: Relabelling,
     arrivals: Shaped[Array, "time *goal"],
     length: Int[Array, ""],
     lots: Float[Array, "time relabelled"],

@@ -3,8 +3,9 @@
 from typing import Literal, NamedTuple, get_args
 
 from hindsight.core.errors import HindsightError, unknown
+from hindsight.core.numbers import require_positive_integer
 
-Strategy = Literal["final", "future", "episode"]
+Relabelling = Literal["final", "future", "episode"]
 
 LARGEST_CAPACITY = 10**9
 """Transitions are counted in 32 bits."""
@@ -15,7 +16,7 @@ class ReplayOptions(NamedTuple):
 
     relabel: bool = False
     """Adds hindsight transitions, as hindsight experience replay does."""
-    strategy: Strategy = "final"
+    strategy: Relabelling = "final"
     """The achieved goals that a transition is relabelled with. final: the last one of its episode. future: drawn from
     those of this action and later ones. episode: drawn from all of its episode."""
     relabelled_goals: int = 1
@@ -51,12 +52,12 @@ class ReplayOptions(NamedTuple):
 
 def check_options(options: ReplayOptions, horizon: int) -> None:
     """Refuse what cannot work on an environment with this horizon, with a sentence that says why."""
-    if options.strategy not in get_args(Strategy):
-        raise unknown("relabelling strategy", str(options.strategy), get_args(Strategy))
+    if options.strategy not in get_args(Relabelling):
+        raise unknown("relabelling strategy", str(options.strategy), get_args(Relabelling))
     for name in ("relabelled_goals", "capacity", "gradient_steps", "minibatch_size"):
-        _require_positive_integer(name, getattr(options, name))
+        require_positive_integer(name, getattr(options, name))
     if options.episode_limit is not None:
-        _require_positive_integer("episode_limit", options.episode_limit)
+        require_positive_integer("episode_limit", options.episode_limit)
     if not 0 <= options.epsilon <= 1:
         raise HindsightError(f"epsilon must lie between 0 and 1, not {options.epsilon}.")
     if not 0 < options.discount <= 1:
@@ -84,8 +85,3 @@ def _check_capacity(options: ReplayOptions, episode: int) -> None:
             f"A minibatch of {options.minibatch_size} transitions is more than the replay buffer can ever hold, "
             f"as its capacity is {options.capacity}."
         )
-
-
-def _require_positive_integer(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise HindsightError(f"{name} must be a whole number of at least 1, not {value}.")

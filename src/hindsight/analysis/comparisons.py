@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
+from hindsight.analysis.statistics import require_options
 from hindsight.core.errors import HindsightError
 
 Runs = Float[np.ndarray, " run"]
@@ -42,7 +43,7 @@ def stratified_bootstrap_interval(
     of runs it is known to be too narrow: it resamples only the runs it has.
     """
     tasks = _tasks(tasks)
-    _require_options(confidence, resamples)
+    require_options(confidence, resamples)
     drawn = [task[generator.integers(len(task), size=(resamples, len(task)))] for task in tasks]
     values = np.asarray(statistic(drawn), dtype=np.float64)
     if values.shape != (resamples,) or not np.all(np.isfinite(values)):
@@ -68,7 +69,7 @@ def probability_of_improvement_interval(
 
     Where every run of one side beats every run of the other, the interval is a single point, however few they are.
     """
-    _require_options(confidence, resamples)
+    require_options(confidence, resamples)
     totals = np.zeros(resamples)
     tables = _wins(left, right)
     for wins in tables:
@@ -148,10 +149,3 @@ def _counts(runs: int, resamples: int, generator: np.random.Generator) -> Int[np
 def _percentiles(values: Float[np.ndarray, " resample"], confidence: float) -> tuple[float, float]:
     low, high = np.quantile(values, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(low), float(high)
-
-
-def _require_options(confidence: float, resamples: int) -> None:
-    if not 0 < confidence < 1:
-        raise HindsightError(f"confidence must lie between 0 and 1, not {confidence}.")
-    if resamples < 1:
-        raise HindsightError(f"resamples must be a whole number of at least 1, not {resamples}.")

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from hindsight.core.errors import HindsightError
+from hindsight.core.numbers import require_positive_integer
 from hindsight.records.evaluations import Evaluations
 
 
@@ -35,10 +36,7 @@ def bootstrap_interval(
     values = np.asarray(values, dtype=np.float64)
     if values.ndim != 2 or not len(values) or not np.all(np.isfinite(values)):
         raise HindsightError(f"An interval needs finite values of shape (run, point), not shape {values.shape}.")
-    if not 0 < confidence < 1:
-        raise HindsightError(f"confidence must lie between 0 and 1, not {confidence}.")
-    if resamples < 1:
-        raise HindsightError(f"resamples must be a whole number of at least 1, not {resamples}.")
+    require_options(confidence, resamples)
     runs = len(values)
     # How often each run is drawn says all there is to say of a resample, so its mean is one matrix product.
     counts = generator.multinomial(runs, np.full(runs, 1 / runs), size=resamples)
@@ -60,3 +58,10 @@ def learning_curve(evaluations: Evaluations, generator: np.random.Generator | No
         return Curve(evaluations.batches, unknown, unknown, unknown, runs=0)
     low, high = bootstrap_interval(finished, generator=generator)
     return Curve(evaluations.batches, finished.mean(axis=0), low, high, runs=len(finished))
+
+
+def require_options(confidence: float, resamples: int) -> None:
+    """Refuse what no bootstrap can work with."""
+    if not 0 < confidence < 1:
+        raise HindsightError(f"confidence must lie between 0 and 1, not {confidence}.")
+    require_positive_integer("resamples", resamples)

@@ -4,6 +4,7 @@ import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int
 
 from hindsight.core.errors import HindsightError
+from hindsight.core.numbers import require_positive_integer
 from hindsight.environments.interface import Goal, Task
 from hindsight.environments.simulators import SimulatorSource
 from hindsight.environments.task import HostedTask
@@ -78,6 +79,5 @@ def with_workers(environment: Task, count: int | None) -> Task:
         return environment
     if not isinstance(environment, HostedEnvironment):
         raise HindsightError("workers play hosted environments; this one is compiled and needs none: leave them out.")
-    if count < 1:
-        raise HindsightError(f"workers must be a whole number of at least 1, not {count}.")
+    require_positive_integer("workers", count)
     return HostedEnvironment(environment.task, count)

@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 from hindsight.agents.registry import METHODS, find_method
 from hindsight.core.errors import HindsightError, unknown
+from hindsight.core.numbers import is_number, is_positive_integer
 from hindsight.environments.registry import ENVIRONMENTS, specify
 from hindsight.experiments.paper import network_settings, paper_settings, tables, tried_learning_rates
 from hindsight.experiments.study import Plan, Stage, Strategy, Study, label, validate
@@ -190,7 +191,7 @@ def _matches(content: Mapping[str, Any], key: str) -> list:
             find_method(_text(value, key))
         return values
     for value in values:
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        if not is_positive_integer(value):
             raise HindsightError(f"batch_sizes must be whole numbers of at least 1, not {value!r}.")
     return values
 
@@ -211,7 +212,7 @@ def _rates(chosen: Mapping[str, Any], key: str) -> tuple[float, ...]:
     if not isinstance(values, list) or not values:
         raise HindsightError(f"{key} must be a list with at least one rate, not {values!r}.")
     for value in values:
-        if not isinstance(value, int | float) or isinstance(value, bool):
+        if not is_number(value):
             raise HindsightError(f"{key} must be numbers, not {value!r}.")
     if len(set(values)) != len(values):
         raise HindsightError(f"{key} names a rate twice.")

@@ -4,12 +4,13 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from hindsight.agents.replay_options import Relabelling
 from hindsight.core.errors import HindsightError, unknown
+from hindsight.core.numbers import is_integer, is_number, require_positive_integer
 
 Horizon = Literal["paper", "full"]
 Ended = Literal["drop", "carry"]
 InitialWeights = Literal["narrow", "scaled"]
-Relabelling = Literal["final", "future", "episode"]
 
 
 @dataclass(frozen=True)
@@ -71,32 +72,32 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "batches", "evaluate_every", "evaluation_episodes", "runs"):
-            _require_positive_integer(name, getattr(self, name))
+            require_positive_integer(name, getattr(self, name))
         if self.batches % self.evaluate_every:
             raise HindsightError(
                 f"evaluate_every must divide batches, but {self.evaluate_every} does not divide {self.batches}."
             )
         for name in ("learning_rate", "baseline_learning_rate"):
             value = getattr(self, name)
-            if not (_is_number(value) and math.isfinite(value) and value > 0):
+            if not (is_number(value) and math.isfinite(value) and value > 0):
                 raise HindsightError(f"{name} must be a finite number above zero, not {value}.")
-        if not (_is_number(self.reward_offset) and math.isfinite(self.reward_offset)):
+        if not (is_number(self.reward_offset) and math.isfinite(self.reward_offset)):
             raise HindsightError(f"reward_offset must be a finite number, not {self.reward_offset}.")
-        if not _is_integer(self.seed):
+        if not is_integer(self.seed):
             raise HindsightError(f"seed must be a whole number, not {self.seed}.")
         if self.seed < 0 or self.seed + self.runs > 2**32:
             raise HindsightError(f"seed must lie between 0 and {2**32 - self.runs}, not {self.seed}.")
         if not isinstance(self.hidden_layers, tuple):
             raise HindsightError(f"hidden_layers must be a sequence of widths, not {self.hidden_layers}.")
         for width in self.hidden_layers:
-            _require_positive_integer("each width in hidden_layers", width)
+            require_positive_integer("each width in hidden_layers", width)
         if self.max_active_goals is not None:
-            _require_positive_integer("max_active_goals", self.max_active_goals)
+            require_positive_integer("max_active_goals", self.max_active_goals)
         for name in ("relabelled_goals", "replay_capacity", "gradient_steps", "minibatch_size"):
-            _require_positive_integer(name, getattr(self, name))
-        if not _is_number(self.epsilon) or not 0 <= self.epsilon <= 1:
+            require_positive_integer(name, getattr(self, name))
+        if not is_number(self.epsilon) or not 0 <= self.epsilon <= 1:
             raise HindsightError(f"epsilon must be a number from 0 to 1, not {self.epsilon}.")
-        if not _is_number(self.discount) or not 0 < self.discount <= 1:
+        if not is_number(self.discount) or not 0 < self.discount <= 1:
             raise HindsightError(f"discount must be a number above 0 and at most 1, not {self.discount}.")
         choices = {
             "horizon": Horizon,
@@ -117,16 +118,3 @@ class Settings:
     def evaluation_batches(self) -> range:
         """The number of batches seen at each evaluation, batch 0 included."""
         return range(0, self.batches + 1, self.evaluate_every)
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _require_positive_integer(name: str, value: object) -> None:
-    if not _is_integer(value) or value < 1:  # type: ignore[operator]
-        raise HindsightError(f"{name} must be a whole number of at least 1, not {value}.")
