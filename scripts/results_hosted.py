@@ -16,7 +16,7 @@ from hindsight.records.evaluations import read_evaluations
 
 RESULTS = Path(__file__).parent.parent / "results" / "hosted"
 RUNS = Path("runs") / "hosted"
-KEPT = ("evaluations.csv", "learning-curve.png", "settings.json", "summary.json", "versions.json")
+KEPT = ("evaluations.csv", "settings.json", "summary.json", "versions.json")
 EPISODES_FILMED = 4
 
 PUSH = "fetch-push --batch-size 16 --batches 2700 --evaluate-every 100 --evaluation-episodes 100 --learning-rate 0.0001"
@@ -33,8 +33,6 @@ JOBS = {
     "fetch-push-hpg-carry": f"{PUSH} --method hpg --normalise --skip-reached --ended carry",
     "fetch-push-hpg-full": f"{PUSH} --method hpg --normalise --skip-reached --horizon full",
     "fetch-push-hpg-shared": f"{PUSH} --method hpg --normalise --skip-reached --horizon full --share-places",
-    "fetch-push-hpg": f"{PUSH} --method hpg",
-    "fetch-push-gcpg": f"{PUSH} --method gcpg",
     "ms-pacman-hpg-batch16": f"{PACMAN} --method hpg --batch-size 16 --batches 1000 --evaluate-every 100",
     "ms-pacman-gcpg-batch16": f"{PACMAN} --method gcpg --batch-size 16 --batches 1000 --evaluate-every 100",
     "ms-pacman-hpg-batch2": f"{PACMAN} --method hpg --batch-size 2 --batches 4000 --evaluate-every 400",
@@ -48,8 +46,6 @@ TOGETHER = {
         "hpg, full horizon": "fetch-push-hpg-full",
         "hpg, full, shared places": "fetch-push-hpg-shared",
         "gcpg": "fetch-push-gcpg-normalised",
-        "hpg, bare": "fetch-push-hpg",
-        "gcpg, bare": "fetch-push-gcpg",
     },
     "ms-pacman, batch size 16": {"hpg": "ms-pacman-hpg-batch16", "gcpg": "ms-pacman-gcpg-batch16"},
     "ms-pacman, batch size 2": {"hpg": "ms-pacman-hpg-batch2", "gcpg": "ms-pacman-gcpg-batch2"},
