@@ -3,6 +3,7 @@
 from functools import cache
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import numpy as np
 import optax
@@ -14,6 +15,7 @@ from reference.example_episodes import ENVIRONMENTS, example_episodes, example_p
 from hindsight.agents.active_goals import active_goals, pursued_goals, rewards_of_goals
 from hindsight.agents.baseline import temporal_difference_gradient
 from hindsight.agents.interface import LearningRates
+from hindsight.agents.pairs import felt
 from hindsight.agents.policy_gradient import (
     OPTIMISER,
     Options,
@@ -131,6 +133,17 @@ def test_every_stage_equals_plain_loops(name: str, method: str, horizon: str, en
     )
     np.testing.assert_array_equal(np.asarray(found.coefficients)[~present], 0)
     assert_same_tree(found.gradient, expected.gradient, tolerance)
+
+
+def test_pairs_that_are_left_out_are_not_missed() -> None:
+    """A policy so sure of itself that a quarter of the pairs is left out: with all of them it is the same gradient."""
+    state, episodes = agent_state("4 bits", "hpg+b"), example_episodes("4 bits", "paper")
+    state = eqx.tree_at(lambda s: s.policy.network.weights[-1], state, replace_fn=lambda weights: 80 * weights)
+    found = quick_jit(lambda s, e: pipeline("4 bits", "hpg+b", "drop", s, e))(state, episodes)
+    expected = plain_pipeline("4 bits", "hpg+b", "drop", state, episodes)
+    assert np.all(expected.coefficients[expected.rewards.decides] != 0)
+    assert np.mean(felt(found.coefficients)[found.decides]) < 0.8
+    assert_same_tree(found.gradient, expected.gradient)
 
 
 @pytest.mark.parametrize("name", ["3 bits", "four rooms"])
