@@ -19,7 +19,10 @@ RUNS = Path("runs") / "hosted"
 KEPT = ("evaluations.csv", "settings.json", "summary.json", "versions.json")
 EPISODES_FILMED = 4
 
-PUSH = "fetch-push --batch-size 16 --batches 2700 --evaluate-every 100 --evaluation-episodes 100 --learning-rate 0.0001"
+PUSH = (
+    "fetch-push --batch-size 16 --evaluate-every 100 --evaluation-episodes 100 --learning-rate 0.0001 "
+    "--normalise --skip-reached"
+)
 PACMAN = "ms-pacman --evaluation-episodes 64 --learning-rate 0.0001"
 REACH = (
     "gym:FetchReach-v4 --method hpg --batch-size 16 --batches 300 --evaluate-every 10 --evaluation-episodes 50 "
@@ -28,11 +31,11 @@ REACH = (
 JOBS = {
     "fetch-reach-hpg": f"{REACH} --ended carry",
     "fetch-reach-hpg-full": f"{REACH} --horizon full",
-    "fetch-push-hpg-normalised": f"{PUSH} --method hpg --normalise --skip-reached",
-    "fetch-push-gcpg-normalised": f"{PUSH} --method gcpg --normalise --skip-reached",
-    "fetch-push-hpg-carry": f"{PUSH} --method hpg --normalise --skip-reached --ended carry",
-    "fetch-push-hpg-full": f"{PUSH} --method hpg --normalise --skip-reached --horizon full",
-    "fetch-push-hpg-shared": f"{PUSH} --method hpg --normalise --skip-reached --horizon full --share-places",
+    "fetch-push-hpg-normalised": f"{PUSH} --method hpg --batches 2700",
+    "fetch-push-gcpg-normalised": f"{PUSH} --method gcpg --batches 4100",
+    "fetch-push-hpg-carry": f"{PUSH} --method hpg --batches 2700 --ended carry",
+    "fetch-push-hpg-full": f"{PUSH} --method hpg --batches 2700 --horizon full",
+    "fetch-push-hpg-shared": f"{PUSH} --method hpg --batches 2700 --horizon full --share-places",
     "ms-pacman-hpg-batch16": f"{PACMAN} --method hpg --batch-size 16 --batches 1000 --evaluate-every 100",
     "ms-pacman-gcpg-batch16": f"{PACMAN} --method gcpg --batch-size 16 --batches 1000 --evaluate-every 100",
     "ms-pacman-hpg-batch2": f"{PACMAN} --method hpg --batch-size 2 --batches 4000 --evaluate-every 400",
