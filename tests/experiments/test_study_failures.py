@@ -168,6 +168,8 @@ def test_an_exception_is_recorded_the_rest_goes_on_and_retry_runs_it_again(
     assert {run.failure for run in results.of(BASELINE)} == {None}
     assert ticks_of(small_study(), tmp_path) == []
     before = by_key(results)
+    without_hpg = small_study().narrowed(methods=[BASELINE.method])
+    assert len(run_study(without_hpg, tmp_path, retry=True).of(HPG)) == 8
     run_study(small_study(), tmp_path, retry=True)
     assert numbers_in(tmp_path) == numbers_in(finished)
     kept = {key: run.seconds for key, run in by_key(results_in(tmp_path)).items() if run.cell == BASELINE}

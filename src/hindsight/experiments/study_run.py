@@ -52,7 +52,7 @@ def run_study(
         file.write_facts({"name": study.name})
         file.write_plans({plan.cell: plan.to_json() for plan in study.plans})
         if retry:
-            file.remove_runs_that_raised()
+            file.remove_runs_that_raised(plan.cell for plan in study.plans)
         origin = file.write_origin(versions())
         worker = Worker(folder, observer, seconds_between_checkpoints, workers)
         held = file.read()

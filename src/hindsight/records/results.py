@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -141,13 +141,17 @@ class ResultsFile:
             row = (number, name, json.dumps(content.shape), content.tobytes())
             self._connection.execute("INSERT INTO records VALUES (?, ?, ?, ?)", row)
 
-    def remove_runs_that_raised(self) -> int:
-        """Forget the runs that an exception ended, so that they are tried again; returns how many there were."""
+    def remove_runs_that_raised(self, cells: Iterable[Cell]) -> int:
+        """Forget the runs of some cells that an exception ended, to try them again; returns how many there were."""
+        those = "failed_batch = -1 AND environment = ? AND batch_size = ? AND method = ?"
+        removed = 0
         with _explained(self._path), self._transaction():
-            where = "SELECT number FROM runs WHERE failed_batch = -1"
-            for table in ("evaluations", "records"):
-                self._connection.execute(f"DELETE FROM {table} WHERE run IN ({where})")
-            return self._connection.execute("DELETE FROM runs WHERE failed_batch = -1").rowcount
+            for cell in cells:
+                for table in ("evaluations", "records"):
+                    where = f"run IN (SELECT number FROM runs WHERE {those})"
+                    self._connection.execute(f"DELETE FROM {table} WHERE {where}", cell)
+                removed += self._connection.execute(f"DELETE FROM runs WHERE {those}", cell).rowcount
+        return removed
 
     def read(self) -> StudyResults:
         """Everything, as one consistent state even while another process writes."""
