@@ -103,6 +103,9 @@ def test_facts_plans_and_origins_come_back_in_order(path: Path) -> None:
         (others[2], {"seed": 2}),
         (CELL, {"seed": 3}),
     ]
+    with ResultsFile.open(path) as file:
+        file.write_plans({cell: {"seed": 4} for cell in (CELL, *others)})
+    assert list(read(path).plans.items()) == [(cell, {"seed": 4}) for cell in (CELL, *others)]
     assert numbers[0] == numbers[2] != numbers[1]
     assert [found.origins[number]["jax"] for number in numbers] == ["1", "2", "1"]
 

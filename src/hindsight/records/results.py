@@ -102,14 +102,14 @@ class ResultsFile:
             self._connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", rows)
 
     def write_plans(self, plans: Mapping[Cell, Mapping[str, Any]]) -> None:
-        """Say what is to be run for some cells, beside those that are there already."""
+        """Say what is to be run for some cells, after those there already; where these are all, their order holds."""
         with _explained(self._path), self._transaction():
-            held = self._connection.execute("SELECT MAX(position) FROM cells").fetchone()[0]
-            for position, (cell, plan) in enumerate(plans.items(), start=0 if held is None else held + 1):
-                self._connection.execute(
-                    "INSERT INTO cells VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET plan = excluded.plan",
-                    (*cell, json.dumps(plan), position),
-                )
+            new = {cell: json.dumps(plan) for cell, plan in plans.items()}
+            held = self._plans()
+            ordered = new if new.keys() >= held.keys() else held | new
+            rows = [(*cell, plan, position) for position, (cell, plan) in enumerate(ordered.items())]
+            self._connection.execute("DELETE FROM cells")
+            self._connection.executemany("INSERT INTO cells VALUES (?, ?, ?, ?, ?)", rows)
 
     def write_origin(self, content: Mapping[str, Any]) -> int:
         """The number under which runs refer to what made them."""
@@ -157,12 +157,13 @@ class ResultsFile:
         """Everything, as one consistent state even while another process writes."""
         with _explained(self._path), self._reading():
             facts = {name: json.loads(value) for name, value in self._rows("SELECT name, value FROM facts")}
-            plans = {
-                Cell(*row[:3]): json.loads(row[3])
-                for row in self._rows("SELECT environment, batch_size, method, plan FROM cells ORDER BY position")
-            }
+            plans = {cell: json.loads(plan) for cell, plan in self._plans().items()}
             origins = {number: json.loads(text) for number, text in self._rows("SELECT number, content FROM origins")}
             return StudyResults(facts, plans, self._read_runs(), origins)
+
+    def _plans(self) -> dict[Cell, str]:
+        query = "SELECT environment, batch_size, method, plan FROM cells ORDER BY position"
+        return {Cell(*row[:3]): row[3] for row in self._rows(query)}
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
