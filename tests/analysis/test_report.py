@@ -116,6 +116,14 @@ def test_every_table_is_there() -> None:
     assert {f"table-{name}" for name in report().tables} <= set(Reader(page()).values("id"))
 
 
+def test_when_nothing_is_missing_the_file_that_said_what_was_is_written_anew() -> None:
+    whole = synthetic_study(environments=("bit-flipping-8",), methods=("hpg",), batch_sizes=(2,), failures=False)
+    files = report_files(whole, paper, BEST_RETURNS)
+    for name in ("missing", "failures"):
+        assert len(files[f"tables/{name}.csv"].decode().splitlines()) == 1
+        assert f'id="table-{name}"' not in files["report.html"].decode()
+
+
 def test_verdicts_come_before_everything_else() -> None:
     text = page()
     assert text.index('id="verdicts"') < min(text.index(f'<section id="{section.id}"') for section in SECTIONS)

@@ -90,7 +90,7 @@ def build_report(
         verdicts=tuple(found),
         notes=tuple(shortcomings(statistics.missing)),
         figures=figures,
-        tables={name: one for name, one in tables.items() if one.table.rows},
+        tables={name: one for name, one in tables.items() if one.table.rows or name in _EVEN_EMPTY},
         animations=dict(animations or {}),
         undrawn={"learning-curves": waiting},
     )
@@ -243,6 +243,8 @@ def _key(environment: str, batch_size: int) -> str:
     return f"{environment}-batch{batch_size}"
 
 
+_EVEN_EMPTY = ("missing", "failures")
+"""Tables whose files are written without rows too: an older report's would go on telling what is no longer so."""
 _HEADLINE_NOTE = "Mean and standard deviation over the definitive runs; the highest mean of a row is marked."
 _AGGREGATE_NOTE = (
     "Interquartile mean over the runs of all environments in which every method has finished runs; 1 is the best"

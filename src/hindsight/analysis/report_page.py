@@ -207,7 +207,7 @@ def _figure_views(report: Report, section: str, pictures: Mapping[str, bytes]) -
 
 def _table_views(report: Report, section: str) -> Iterator[dict[str, Any]]:
     for name, one in report.tables.items():
-        if one.section == section:
+        if one.section == section and one.table.rows:
             columns = one.table.columns
             yield {
                 "id": f"table-{name}",
