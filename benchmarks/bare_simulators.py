@@ -18,8 +18,8 @@ SEED = 0
 
 def fetch_push_steps(actions: int) -> Iterator[None]:
     """Episodes of FetchPush, step by step."""
-    from hindsight.environments.extras import import_gymnasium, import_robotics
-    from hindsight.environments.fetch_push import CHANGES, ENVIRONMENT
+    from hindsight_rl.environments.extras import import_gymnasium, import_robotics
+    from hindsight_rl.environments.fetch_push import CHANGES, ENVIRONMENT
 
     import_robotics()
     simulator = import_gymnasium().make(ENVIRONMENT, render_mode="rgb_array", disable_env_checker=True).unwrapped
@@ -37,8 +37,8 @@ def fetch_push_steps(actions: int) -> Iterator[None]:
 
 def ms_pacman_steps(actions: int) -> Iterator[None]:
     """Episodes of Ms. Pac-man, step by step; screens are read at the ticks whose frames are shown or combined."""
-    from hindsight.environments.extras import import_ale
-    from hindsight.environments.ms_pacman import (
+    from hindsight_rl.environments.extras import import_ale
+    from hindsight_rl.environments.ms_pacman import (
         ACTIONS,
         FRAME_TICKS,
         FROZEN_TICKS,

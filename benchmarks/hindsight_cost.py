@@ -8,11 +8,11 @@ from image_update import Clock, our_update
 from measured import in_rounds
 from synthetic_episodes import batch
 
-from hindsight.agents.active_goals import active_goals
-from hindsight.environments.hosted import HostedEnvironment
-from hindsight.environments.registry import make
-from hindsight.experiments.paper import default_settings
-from hindsight.training.loop import make_agent
+from hindsight_rl.agents.active_goals import active_goals
+from hindsight_rl.environments.hosted import HostedEnvironment
+from hindsight_rl.environments.registry import make
+from hindsight_rl.experiments.paper import default_settings
+from hindsight_rl.training.loop import make_agent
 
 CAPS = {"3 goals": 3, "10 goals": 10, "all goals": None}
 

@@ -15,7 +15,7 @@ from measured import middle_and_range, need
 from rich.console import Console
 from rich.table import Table
 
-from hindsight.core.errors import HindsightError
+from hindsight_rl.core.errors import HindsightError
 
 Clock = Callable[[], float]
 PARTS = ("rollouts", "pictures", "cost")

@@ -11,12 +11,12 @@ import numpy as np
 from bare_simulators import BareSimulators
 from measured import in_rounds
 
-from hindsight.environments.hosted import HostedEnvironment
-from hindsight.environments.registry import make
-from hindsight.experiments.paper import default_settings
-from hindsight.rollout.hosted import collect_hosted, open_pool
-from hindsight.rollout.workers import WorkerPool
-from hindsight.training.loop import make_agent
+from hindsight_rl.environments.hosted import HostedEnvironment
+from hindsight_rl.environments.registry import make
+from hindsight_rl.experiments.paper import default_settings
+from hindsight_rl.rollout.hosted import collect_hosted, open_pool
+from hindsight_rl.rollout.workers import WorkerPool
+from hindsight_rl.training.loop import make_agent
 
 
 def measure_rollout(name: str, seconds: float, rounds: int) -> dict[str, Any]:

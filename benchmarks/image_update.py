@@ -12,18 +12,18 @@ from measured import in_rounds, need
 from synthetic_episodes import batch
 from torch_update import TorchUpdate, torch_kernel
 
-from hindsight.agents.active_goals import active_goals
-from hindsight.agents.interface import Agent, LearningRates
-from hindsight.agents.policy_gradient import hindsight_coefficients
-from hindsight.agents.registry import find_method
-from hindsight.agents.surrogate import encode_states, surrogate_gradient
-from hindsight.core.episodes import Episodes
-from hindsight.environments.hosted import HostedEnvironment
-from hindsight.environments.registry import make
-from hindsight.experiments.paper import default_settings
-from hindsight.networks.images import LAYERS
-from hindsight.networks.policy import Policy
-from hindsight.training.loop import make_agent
+from hindsight_rl.agents.active_goals import active_goals
+from hindsight_rl.agents.interface import Agent, LearningRates
+from hindsight_rl.agents.policy_gradient import hindsight_coefficients
+from hindsight_rl.agents.registry import find_method
+from hindsight_rl.agents.surrogate import encode_states, surrogate_gradient
+from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.environments.hosted import HostedEnvironment
+from hindsight_rl.environments.registry import make
+from hindsight_rl.experiments.paper import default_settings
+from hindsight_rl.networks.images import LAYERS
+from hindsight_rl.networks.policy import Policy
+from hindsight_rl.training.loop import make_agent
 
 GOALS_EACH = 3
 Clock = Callable[[], float]

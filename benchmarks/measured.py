@@ -8,8 +8,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from hindsight.core.errors import HindsightError
-from hindsight.records.files import make_folder, write_atomically
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.records.files import make_folder, write_atomically
 
 FOLDER = Path(__file__).parent / ".measured"
 

@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 from replay_contestants import Arena, Contestant
 
-from hindsight.agents.interface import LearningRates
-from hindsight.environments.registry import make_compiled
-from hindsight.training.loop import Program, make_program
+from hindsight_rl.agents.interface import LearningRates
+from hindsight_rl.environments.registry import make_compiled
+from hindsight_rl.training.loop import Program, make_program
 
 
 class Ours:
-    """A learner, as `hindsight.training` makes it of the same settings and seed."""
+    """A learner, as `hindsight_rl.training` makes it of the same settings and seed."""
 
     seconds_in_environment = 0.0
 

@@ -16,9 +16,9 @@ from measured import FOLDER, Measurements, need
 from replay_contestants import ARENAS, CONTESTANTS, EPISODES, MINIBATCH, SMALL_MINIBATCH, Arena, Contestant
 from rich.console import Console
 
-from hindsight.core.errors import HindsightError
-from hindsight.records.files import make_folder
-from hindsight.training.loop import Program
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.records.files import make_folder
+from hindsight_rl.training.loop import Program
 
 RESULTS = Path(__file__).parent.parent / "results" / "replay"
 

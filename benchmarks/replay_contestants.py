@@ -3,9 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from hindsight.environments.registry import make_compiled
-from hindsight.exact.best import best_return
-from hindsight.training.settings import Settings
+from hindsight_rl.environments.registry import make_compiled
+from hindsight_rl.exact.best import best_return
+from hindsight_rl.training.settings import Settings
 
 EPISODES = 16
 """In a cycle."""

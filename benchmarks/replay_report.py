@@ -11,8 +11,8 @@ import numpy as np
 from matplotlib.ticker import NullFormatter, StrMethodFormatter
 from replay_contestants import ARENAS, CONTESTANTS, REPLAY_RATE, Arena
 
-from hindsight.analysis.figures import COLOURS, FAINT, INK, STYLES, figure_bytes, legend_beside, new_figure
-from hindsight.records.files import write_atomically
+from hindsight_rl.analysis.figures import COLOURS, FAINT, INK, STYLES, figure_bytes, legend_beside, new_figure
+from hindsight_rl.records.files import write_atomically
 
 WORKS = ("learning", "network alone", "training")
 

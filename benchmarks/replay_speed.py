@@ -15,9 +15,9 @@ from ours import Ours
 from replay_contestants import EPISODES, MATCHED, REPLAY_RATE, Arena
 from stable_baselines import StableBaselines
 
-from hindsight.agents.interface import LearningRates
-from hindsight.environments.registry import make_compiled
-from hindsight.rollout.compiled import collect
+from hindsight_rl.agents.interface import LearningRates
+from hindsight_rl.environments.registry import make_compiled
+from hindsight_rl.rollout.compiled import collect
 
 PROBE = 32
 """Gradient steps with which numbers of threads are compared."""

@@ -19,13 +19,13 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from hindsight.agents import pairs as pairwise
-from hindsight.agents.interface import LearningRates
-from hindsight.cli.compilation import keep_compiled_programs
-from hindsight.environments.registry import make_compiled
-from hindsight.rollout.compiled import collect
-from hindsight.training.loop import make_agent, training
-from hindsight.training.settings import Settings
+from hindsight_rl.agents import pairs as pairwise
+from hindsight_rl.agents.interface import LearningRates
+from hindsight_rl.cli.compilation import keep_compiled_programs
+from hindsight_rl.environments.registry import make_compiled
+from hindsight_rl.rollout.compiled import collect
+from hindsight_rl.training.loop import make_agent, training
+from hindsight_rl.training.settings import Settings
 
 
 @dataclass(frozen=True)

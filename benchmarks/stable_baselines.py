@@ -21,9 +21,9 @@ from replay_contestants import (
     Rewards,
 )
 
-import hindsight.environments.as_gymnasium  # noqa: F401  (registers the names)
-from hindsight.environments.registry import make_compiled
-from hindsight.rollout.compiled import play
+import hindsight_rl.environments.as_gymnasium  # noqa: F401  (registers the names)
+from hindsight_rl.environments.registry import make_compiled
+from hindsight_rl.rollout.compiled import play
 
 STEPS_BETWEEN_TARGETS = 500
 """Actions between copies of the target network where a gradient step follows every action."""

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hindsight.core.episodes import Episodes
-from hindsight.environments.hosted import HostedEnvironment
-from hindsight.environments.ms_pacman import known_cells
+from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.environments.hosted import HostedEnvironment
+from hindsight_rl.environments.ms_pacman import known_cells
 
 STEP = 0.02
 """How far a block is pushed by an action, in metres, at the most."""

@@ -11,11 +11,11 @@ import jax
 import numpy as np
 from measured import need
 
-from hindsight.agents.active_goals import active_goals, rewards_of_goals
-from hindsight.core.episodes import Episodes
-from hindsight.environments.hosted import HostedEnvironment
-from hindsight.networks.images import LAYERS, ImageTrunk
-from hindsight.networks.policy import PROBABILITY_FLOOR, Policy
+from hindsight_rl.agents.active_goals import active_goals, rewards_of_goals
+from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.environments.hosted import HostedEnvironment
+from hindsight_rl.networks.images import LAYERS, ImageTrunk
+from hindsight_rl.networks.policy import PROBABILITY_FLOOR, Policy
 
 PAIRS_AT_ONCE = 512
 """In the naive form, whose pairs would not fit into memory all at once."""

@@ -6,13 +6,13 @@ Run it with `.venv/bin/python examples/custom_environment.py`.
 import jax
 import jax.numpy as jnp
 
-import hindsight
-from hindsight.environments.interface import remaining_time_reward
+import hindsight_rl
+from hindsight_rl.environments.interface import remaining_time_reward
 
 SPOTS = 24
 
 
-class Ring(hindsight.Environment):
+class Ring(hindsight_rl.Environment):
     """Push left, wait, or push right; on every third spot the ball rolls one further to the right by itself."""
 
     horizon: int = 16
@@ -54,6 +54,6 @@ class Ring(hindsight.Environment):
 
 if __name__ == "__main__":
     for method in ("hpg", "gcpg"):
-        result = hindsight.train(Ring(), method=method, batch_size=4, batches=300, runs=4)
+        result = hindsight_rl.train(Ring(), method=method, batch_size=4, batches=300, runs=4)
         curve = result.evaluations.mean_returns.mean(axis=0)
         print(f"{method:5s} return {curve[0]:.2f} before, {curve[-1]:.2f} after, {curve.mean():.2f} on average")

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hindsight.estimators import cumulative_log_ratios, weighted_per_decision
+from hindsight_rl.estimators import cumulative_log_ratios, weighted_per_decision
 
 CELLS, START, ACTIONS_PER_EPISODE, EPISODES = 11, 5, 8, 8
 GOALS = np.array([cell for cell in range(CELLS) if cell != START])

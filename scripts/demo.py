@@ -7,14 +7,14 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from hindsight.analysis.figures import figure_bytes, learning_curves
-from hindsight.analysis.statistics import learning_curve
-from hindsight.cli.compilation import keep_compiled_programs
-from hindsight.cli.train import train_with_progress
-from hindsight.environments.registry import specify
-from hindsight.experiments.job import Job
-from hindsight.experiments.paper import default_settings, paper_result
-from hindsight.records.files import write_atomically
+from hindsight_rl.analysis.figures import figure_bytes, learning_curves
+from hindsight_rl.analysis.statistics import learning_curve
+from hindsight_rl.cli.compilation import keep_compiled_programs
+from hindsight_rl.cli.train import train_with_progress
+from hindsight_rl.environments.registry import specify
+from hindsight_rl.experiments.job import Job
+from hindsight_rl.experiments.paper import default_settings, paper_result
+from hindsight_rl.records.files import write_atomically
 
 FOLDER = Path("runs/demo")
 ENVIRONMENT, BATCH_SIZE, RUNS = "bit-flipping-8", 16, 6

@@ -11,11 +11,11 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from hindsight.environments.fetch_push import TOLERANCE, FetchPushTask
-from hindsight.environments.hosted import HostedEnvironment
-from hindsight.experiments.job import load_job, load_snapshot
-from hindsight.rollout.hosted import collect_hosted, open_pool
-from hindsight.training.loop import make_agent
+from hindsight_rl.environments.fetch_push import TOLERANCE, FetchPushTask
+from hindsight_rl.environments.hosted import HostedEnvironment
+from hindsight_rl.experiments.job import load_job, load_snapshot
+from hindsight_rl.rollout.hosted import collect_hosted, open_pool
+from hindsight_rl.training.loop import make_agent
 
 EPISODES = 96
 TABLE_HEIGHT = 0.4

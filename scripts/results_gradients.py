@@ -6,7 +6,7 @@ Run it with `make results-gradients` (about half an hour on two cores). What is 
 from dataclasses import dataclass
 from pathlib import Path
 
-from hindsight.cli import main as hindsight
+from hindsight_rl.cli import main as hindsight
 
 RESULTS = Path(__file__).parent.parent / "results" / "gradients"
 ESTIMATORS = (

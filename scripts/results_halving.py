@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from hindsight.analysis.sensitivity import SensitivityRow, sensitivity
-from hindsight.experiments.study_files import load_study
-from hindsight.experiments.study_run import run_study
-from hindsight.experiments.study_worker import Observer
-from hindsight.records.files import write_atomically
-from hindsight.records.runs import DEFINITIVE, Cell, StudyResults
+from hindsight_rl.analysis.sensitivity import SensitivityRow, sensitivity
+from hindsight_rl.experiments.study_files import load_study
+from hindsight_rl.experiments.study_run import run_study
+from hindsight_rl.experiments.study_worker import Observer
+from hindsight_rl.records.files import write_atomically
+from hindsight_rl.records.runs import DEFINITIVE, Cell, StudyResults
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "results" / "halving"

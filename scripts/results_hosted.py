@@ -9,10 +9,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from hindsight.analysis.figures import figure_bytes, learning_curves
-from hindsight.analysis.statistics import learning_curve
-from hindsight.cli import main as hindsight
-from hindsight.records.evaluations import read_evaluations
+from hindsight_rl.analysis.figures import figure_bytes, learning_curves
+from hindsight_rl.analysis.statistics import learning_curve
+from hindsight_rl.cli import main as hindsight
+from hindsight_rl.records.evaluations import read_evaluations
 
 RESULTS = Path(__file__).parent.parent / "results" / "hosted"
 RUNS = Path("runs") / "hosted"

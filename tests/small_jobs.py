@@ -13,12 +13,12 @@ import jax
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
-from hindsight.environments.interface import Environment
-from hindsight.environments.registry import specify
-from hindsight.experiments.job import Job
-from hindsight.training.loop import training
-from hindsight.training.settings import Settings
-from hindsight.training.state import Runs, Snapshot, state_to_arrays
+from hindsight_rl.environments.interface import Environment
+from hindsight_rl.environments.registry import specify
+from hindsight_rl.experiments.job import Job
+from hindsight_rl.training.loop import training
+from hindsight_rl.training.settings import Settings
+from hindsight_rl.training.state import Runs, Snapshot, state_to_arrays
 
 ENVIRONMENT = "bit-flipping-4"
 SMALL: dict[str, Any] = {

@@ -11,9 +11,9 @@ import pytest
 from tensorboardX.crc32c import crc32c
 from tensorboardX.proto.event_pb2 import Event
 
-from hindsight.core.errors import HindsightError
-from hindsight.records.results import ResultsFile
-from hindsight.records.runs import DEFINITIVE, Cell, FinishedRun, RunKey, StudyResults
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.records.results import ResultsFile
+from hindsight_rl.records.runs import DEFINITIVE, Cell, FinishedRun, RunKey, StudyResults
 
 CELL = Cell("bit-flipping-4", 8, "hpg")
 

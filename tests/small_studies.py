@@ -10,19 +10,19 @@ import pytest
 from small_jobs import ENVIRONMENT, SMALL
 from small_results import read
 
-from hindsight.environments.interface import Environment
-from hindsight.experiments import study_worker
-from hindsight.experiments.protocol import Piece, next_piece
-from hindsight.experiments.study import Plan, Study
-from hindsight.experiments.study_files import parse_study
-from hindsight.experiments.study_policies import POLICIES
-from hindsight.experiments.study_run import run_study
-from hindsight.experiments.study_worker import Observer
-from hindsight.records.results import RESULTS
-from hindsight.records.runs import DEFINITIVE, FinishedRun, RunKey, StudyResults
-from hindsight.records.tidy import to_csv
-from hindsight.training.loop import Program, make_program
-from hindsight.training.settings import Settings
+from hindsight_rl.environments.interface import Environment
+from hindsight_rl.experiments import study_worker
+from hindsight_rl.experiments.protocol import Piece, next_piece
+from hindsight_rl.experiments.study import Plan, Study
+from hindsight_rl.experiments.study_files import parse_study
+from hindsight_rl.experiments.study_policies import POLICIES
+from hindsight_rl.experiments.study_run import run_study
+from hindsight_rl.experiments.study_worker import Observer
+from hindsight_rl.records.results import RESULTS
+from hindsight_rl.records.runs import DEFINITIVE, FinishedRun, RunKey, StudyResults
+from hindsight_rl.records.tidy import to_csv
+from hindsight_rl.training.loop import Program, make_program
+from hindsight_rl.training.settings import Settings
 
 STAGE: dict[str, Any] = {"runs": 2, "batches": 40, "evaluate_every": 10, "evaluation_episodes": 32}
 SMALL_STUDY: dict[str, Any] = {

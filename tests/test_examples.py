@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import hindsight
+import hindsight_rl
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -20,7 +20,7 @@ def test_the_training_loop_example_learns(capsys: pytest.CaptureFixture[str]) ->
 def test_the_custom_environment_can_be_learned_and_drawn() -> None:
     """Half of the example's own job, with a fixed seed."""
     ring = runpy.run_path(str(EXAMPLES / "custom_environment.py"))["Ring"]()
-    result = hindsight.train(ring, batch_size=4, batches=150, evaluate_every=150, runs=2)
+    result = hindsight_rl.train(ring, batch_size=4, batches=150, evaluate_every=150, runs=2)
     before, after = result.evaluations.mean_returns.mean(axis=0)
     assert after > before + 1.5
     assert ring.render(3, [3.0]).count("*") == 1
@@ -28,4 +28,4 @@ def test_the_custom_environment_can_be_learned_and_drawn() -> None:
 
 
 def test_the_example_map_is_a_map() -> None:
-    assert hindsight.make(f"grid:{EXAMPLES / 'maze.txt'}").horizon == 40
+    assert hindsight_rl.make(f"grid:{EXAMPLES / 'maze.txt'}").horizon == 40

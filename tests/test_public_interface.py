@@ -1,4 +1,4 @@
-"""What `import hindsight` offers."""
+"""What `import hindsight_rl` offers."""
 
 import subprocess
 import sys
@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from small_jobs import SMALL, compiled_programs
 
-import hindsight
-from hindsight.rollout.compiled import play
+import hindsight_rl
+from hindsight_rl.rollout.compiled import play
 
 __all__ = ["compiled_programs"]
 
@@ -20,60 +20,60 @@ RUNS, BATCHES = 2, 200
 
 
 @pytest.fixture(scope="module")
-def result(compiled_programs: object) -> hindsight.Result:
-    environment = hindsight.make("bit-flipping", bits=4)
-    return hindsight.train(environment, **{**SMALL, "runs": RUNS, "batches": BATCHES, "evaluate_every": 50})
+def result(compiled_programs: object) -> hindsight_rl.Result:
+    environment = hindsight_rl.make("bit-flipping", bits=4)
+    return hindsight_rl.train(environment, **{**SMALL, "runs": RUNS, "batches": BATCHES, "evaluate_every": 50})
 
 
 def test_every_name_is_there() -> None:
-    assert dir(hindsight) == sorted(PUBLIC) == sorted(hindsight.__all__)
+    assert dir(hindsight_rl) == sorted(PUBLIC) == sorted(hindsight_rl.__all__)
     for name in PUBLIC:
-        assert getattr(hindsight, name) is not None
+        assert getattr(hindsight_rl, name) is not None
 
 
 def test_names_are_what_they_say() -> None:
-    assert issubclass(hindsight.HindsightError, ValueError)
-    assert isinstance(hindsight.make("bit-flipping", bits=8), hindsight.Environment)
-    assert {"hpg", "hpg+b", "gcpg", "gcpg+b", "hpg-no-ratios", "dqn", "dqn+her"} == hindsight.METHODS.keys()
-    assert {"bit-flipping", "empty-room", "four-rooms", "grid"} <= hindsight.ENVIRONMENTS.keys()
-    assert hindsight.Settings().method in hindsight.METHODS
+    assert issubclass(hindsight_rl.HindsightError, ValueError)
+    assert isinstance(hindsight_rl.make("bit-flipping", bits=8), hindsight_rl.Environment)
+    assert {"hpg", "hpg+b", "gcpg", "gcpg+b", "hpg-no-ratios", "dqn", "dqn+her"} == hindsight_rl.METHODS.keys()
+    assert {"bit-flipping", "empty-room", "four-rooms", "grid"} <= hindsight_rl.ENVIRONMENTS.keys()
+    assert hindsight_rl.Settings().method in hindsight_rl.METHODS
 
 
 def test_unknown_attribute() -> None:
-    with pytest.raises(AttributeError, match="module 'hindsight' has no attribute 'trian'"):
-        hindsight.trian  # noqa: B018
-    assert not hasattr(hindsight, "_missing")
+    with pytest.raises(AttributeError, match="module 'hindsight_rl' has no attribute 'trian'"):
+        hindsight_rl.trian  # noqa: B018
+    assert not hasattr(hindsight_rl, "_missing")
 
 
 def test_importing_waits_for_nothing_heavy() -> None:
-    code = "import sys, hindsight; dir(hindsight); print('jax' in sys.modules, 'numpy' in sys.modules)"
+    code = "import sys, hindsight; dir(hindsight_rl); print('jax' in sys.modules, 'numpy' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout == "False False\n"
 
 
-def test_curves_have_a_row_for_each_run_and_a_column_for_each_evaluation(result: hindsight.Result) -> None:
+def test_curves_have_a_row_for_each_run_and_a_column_for_each_evaluation(result: hindsight_rl.Result) -> None:
     assert result.evaluations.batches.tolist() == [0, 50, 100, 150, 200]
     assert result.evaluations.mean_returns.shape == result.evaluations.success_rates.shape == (RUNS, 5)
     assert np.all((result.evaluations.success_rates >= 0) & (result.evaluations.success_rates <= 1))
-    assert result.settings == hindsight.Settings(**{**SMALL, "runs": RUNS, "batches": BATCHES, "evaluate_every": 50})
+    assert result.settings == hindsight_rl.Settings(**{**SMALL, "runs": RUNS, "batches": BATCHES, "evaluate_every": 50})
     assert result.failures == []
     assert len(result.policies) == RUNS
 
 
-def test_policies_act_legally_on_plain_lists(result: hindsight.Result) -> None:
+def test_policies_act_legally_on_plain_lists(result: hindsight_rl.Result) -> None:
     for policy in result.policies:
         action = policy.act([0, 0, 0, 0], [1, 0, 1, 0])
         assert action.shape == ()
         assert int(action) in range(4)
 
 
-def test_trained_policies_flip_a_bit_that_is_wrong(result: hindsight.Result) -> None:
+def test_trained_policies_flip_a_bit_that_is_wrong(result: hindsight_rl.Result) -> None:
     for policy in result.policies:
         assert int(policy.act(np.zeros(4), np.array([0, 0, 1, 0]))) == 2
 
 
-def test_policies_play_as_recorded(result: hindsight.Result) -> None:
-    environment = hindsight.make("bit-flipping", bits=4)
+def test_policies_play_as_recorded(result: hindsight_rl.Result) -> None:
+    environment = hindsight_rl.make("bit-flipping", bits=4)
 
     @jax.jit
     def returns(policy: object, key: jax.Array) -> jax.Array:
@@ -91,14 +91,14 @@ def test_policies_play_as_recorded(result: hindsight.Result) -> None:
 
 def test_report_is_called_after_each_evaluation() -> None:
     reported: list[int] = []
-    hindsight.train("bit-flipping-4", report=lambda snapshot: reported.append(snapshot.batch), **SMALL)
+    hindsight_rl.train("bit-flipping-4", report=lambda snapshot: reported.append(snapshot.batch), **SMALL)
     assert reported == [0, 10, 20, 30, 40]
 
 
 def test_named_and_built_environments_give_the_same_numbers() -> None:
     settings = {**SMALL, "hidden_layers": [16]}
-    named = hindsight.train("bit-flipping-4", **settings)
-    built = hindsight.train(hindsight.make("bit-flipping", bits=4), **settings)
+    named = hindsight_rl.train("bit-flipping-4", **settings)
+    built = hindsight_rl.train(hindsight_rl.make("bit-flipping", bits=4), **settings)
     np.testing.assert_array_equal(named.evaluations.mean_returns, built.evaluations.mean_returns)
 
 
@@ -111,10 +111,10 @@ def test_named_and_built_environments_give_the_same_numbers() -> None:
     ],
 )
 def test_mistakes_are_sentences(settings: dict, words: str) -> None:
-    with pytest.raises(hindsight.HindsightError, match=words):
-        hindsight.train("bit-flipping-4", **settings)
+    with pytest.raises(hindsight_rl.HindsightError, match=words):
+        hindsight_rl.train("bit-flipping-4", **settings)
 
 
 def test_unknown_environment_is_a_sentence() -> None:
-    with pytest.raises(hindsight.HindsightError, match="Did you mean 'empty-room'"):
-        hindsight.make("empty-rom")
+    with pytest.raises(hindsight_rl.HindsightError, match="Did you mean 'empty-room'"):
+        hindsight_rl.make("empty-rom")

@@ -11,14 +11,14 @@ from reference import plain_agent
 from reference.compilation import quick_jit
 from scipy.stats import chisquare
 
-from hindsight.agents.active_goals import Lessons, active_goals, own_rewards, pursued_goals, rewards_of_goals
-from hindsight.agents.interface import LearningRates
-from hindsight.agents.policy_gradient import Options, policy_gradient_agent
-from hindsight.agents.registry import METHODS
-from hindsight.core.episodes import Episodes
-from hindsight.core.goals import GoalSet
-from hindsight.environments.bit_flipping import BitFlipping
-from hindsight.environments.grid_world import GridWorld, empty_room
+from hindsight_rl.agents.active_goals import Lessons, active_goals, own_rewards, pursued_goals, rewards_of_goals
+from hindsight_rl.agents.interface import LearningRates
+from hindsight_rl.agents.policy_gradient import Options, policy_gradient_agent
+from hindsight_rl.agents.registry import METHODS
+from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.core.goals import GoalSet
+from hindsight_rl.environments.bit_flipping import BitFlipping
+from hindsight_rl.environments.grid_world import GridWorld, empty_room
 
 ROOM = GridWorld("S....\n....S", horizon=9)
 """Eight goals and two starts, which have p(g) = 0; eight actions."""

@@ -17,14 +17,14 @@ from reference.probes import ConstantReward, Corridor
 from reference.random_weights import random_weights
 from scipy.stats import chisquare
 
-from hindsight.agents.dqn import DQNState, dqn_agent
-from hindsight.agents.interface import CAUSES, Agent, LearningRates
-from hindsight.agents.replay_options import ReplayOptions
-from hindsight.core.episodes import Episodes
-from hindsight.core.errors import HindsightError
-from hindsight.environments.bit_flipping import BitFlipping
-from hindsight.environments.interface import Environment
-from hindsight.rollout.compiled import collect
+from hindsight_rl.agents.dqn import DQNState, dqn_agent
+from hindsight_rl.agents.interface import CAUSES, Agent, LearningRates
+from hindsight_rl.agents.replay_options import ReplayOptions
+from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.environments.bit_flipping import BitFlipping
+from hindsight_rl.environments.interface import Environment
+from hindsight_rl.rollout.compiled import collect
 
 BITS = BitFlipping(3)
 SMALL = ReplayOptions(capacity=400, gradient_steps=3, minibatch_size=8, hidden_layers=(6, 5))

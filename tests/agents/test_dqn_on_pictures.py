@@ -11,16 +11,16 @@ from reference.compilation import quick_jit
 from reference.screens import CORRIDOR, Screen, ScreenTask, random_walks
 from small_jobs import compiled_programs
 
-from hindsight.agents.dqn import DQNState, dqn_agent
-from hindsight.agents.interface import CAUSES, Agent, LearningRates
-from hindsight.agents.picture_replay import SHRINKAGE, PictureReplay, look_at
-from hindsight.agents.replay_options import ReplayOptions
-from hindsight.environments.hosted import HostedEnvironment
-from hindsight.environments.registry import specify
-from hindsight.records.checkpoints import load_checkpoint, save_checkpoint
-from hindsight.training.loop import initial_states, make_program, training
-from hindsight.training.settings import Settings
-from hindsight.training.state import (
+from hindsight_rl.agents.dqn import DQNState, dqn_agent
+from hindsight_rl.agents.interface import CAUSES, Agent, LearningRates
+from hindsight_rl.agents.picture_replay import SHRINKAGE, PictureReplay, look_at
+from hindsight_rl.agents.replay_options import ReplayOptions
+from hindsight_rl.environments.hosted import HostedEnvironment
+from hindsight_rl.environments.registry import specify
+from hindsight_rl.records.checkpoints import load_checkpoint, save_checkpoint
+from hindsight_rl.training.loop import initial_states, make_program, training
+from hindsight_rl.training.settings import Settings
+from hindsight_rl.training.state import (
     RunState,
     snapshot_from_arrays,
     snapshot_to_arrays,

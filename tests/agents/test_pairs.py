@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.compilation import quick_jit
 
-from hindsight.agents import pairs as pairwise
+from hindsight_rl.agents import pairs as pairwise
 
 SHAPES = [(5, 7), (30, 20), (70, 80)]
 """One for each size of tile: 64, 128 and 512."""

@@ -11,7 +11,7 @@ from reference.compilation import quick_jit
 from reference.screens import CORRIDOR, Screen, random_walks
 from reference.walks import content, filled, lots_for
 
-from hindsight.agents.picture_replay import (
+from hindsight_rl.agents.picture_replay import (
     BLOCKS,
     PictureReplay,
     Programs,
@@ -21,11 +21,11 @@ from hindsight.agents.picture_replay import (
     empty_picture_replay,
     with_pictures,
 )
-from hindsight.agents.replay import Replay, Transitions, directory, look_up
-from hindsight.agents.replay_options import ReplayOptions
-from hindsight.core.episodes import Episodes
-from hindsight.environments.hosted import HostedEnvironment
-from hindsight.environments.ms_pacman import MsPacmanTask
+from hindsight_rl.agents.replay import Replay, Transitions, directory, look_up
+from hindsight_rl.agents.replay_options import ReplayOptions
+from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.environments.hosted import HostedEnvironment
+from hindsight_rl.environments.ms_pacman import MsPacmanTask
 
 NOISE = (9, 10, 5)
 """The shape of pictures that nothing can compress: a block then has room for one of them."""

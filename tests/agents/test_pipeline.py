@@ -12,11 +12,11 @@ from reference import plain_agent
 from reference.compilation import quick_jit
 from reference.example_episodes import ENVIRONMENTS, example_episodes, example_policy, example_value
 
-from hindsight.agents.active_goals import active_goals, pursued_goals, rewards_of_goals
-from hindsight.agents.baseline import temporal_difference_gradient
-from hindsight.agents.interface import LearningRates
-from hindsight.agents.pairs import felt
-from hindsight.agents.policy_gradient import (
+from hindsight_rl.agents.active_goals import active_goals, pursued_goals, rewards_of_goals
+from hindsight_rl.agents.baseline import temporal_difference_gradient
+from hindsight_rl.agents.interface import LearningRates
+from hindsight_rl.agents.pairs import felt
+from hindsight_rl.agents.policy_gradient import (
     OPTIMISER,
     Options,
     PolicyGradientState,
@@ -24,10 +24,10 @@ from hindsight.agents.policy_gradient import (
     policy_gradient_agent,
     pursued_coefficients,
 )
-from hindsight.agents.registry import METHODS
-from hindsight.agents.surrogate import encode_states, surrogate_gradient
-from hindsight.core.episodes import Episodes
-from hindsight.core.goals import GoalSet
+from hindsight_rl.agents.registry import METHODS
+from hindsight_rl.agents.surrogate import encode_states, surrogate_gradient
+from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.core.goals import GoalSet
 
 pytestmark = pytest.mark.usefixtures("double_precision")
 

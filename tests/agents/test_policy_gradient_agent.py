@@ -12,22 +12,22 @@ from reference.compilation import quick_jit
 from reference.random_weights import random_weights
 from scipy.stats import chisquare
 
-from hindsight.agents.interface import CAUSES, Agent, LearningRates
-from hindsight.agents.policy_gradient import (
+from hindsight_rl.agents.interface import CAUSES, Agent, LearningRates
+from hindsight_rl.agents.policy_gradient import (
     Options,
     PolicyGradientState,
     hindsight_coefficients,
     policy_gradient_agent,
     pursued_coefficients,
 )
-from hindsight.agents.registry import METHODS, find_method
-from hindsight.agents.surrogate import encode_states
-from hindsight.core.episodes import Episodes
-from hindsight.core.errors import HindsightError
-from hindsight.core.goals import GoalSet
-from hindsight.environments.bit_flipping import BitFlipping
-from hindsight.environments.grid_world import GridWorld
-from hindsight.networks.policy import Policy
+from hindsight_rl.agents.registry import METHODS, find_method
+from hindsight_rl.agents.surrogate import encode_states
+from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.core.goals import GoalSet
+from hindsight_rl.environments.bit_flipping import BitFlipping
+from hindsight_rl.environments.grid_world import GridWorld
+from hindsight_rl.networks.policy import Policy
 
 BITS = BitFlipping(3)
 

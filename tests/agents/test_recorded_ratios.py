@@ -13,9 +13,9 @@ from reference import loops, plain_agent
 from reference.compilation import quick_jit
 from reference.example_episodes import ENVIRONMENTS, example_episodes, example_policy, example_value
 
-from hindsight.agents.active_goals import active_goals, rewards_of_goals
-from hindsight.agents.interface import Agent, LearningRates
-from hindsight.agents.policy_gradient import (
+from hindsight_rl.agents.active_goals import active_goals, rewards_of_goals
+from hindsight_rl.agents.interface import Agent, LearningRates
+from hindsight_rl.agents.policy_gradient import (
     OPTIMISER,
     RATIO_BINS,
     Options,
@@ -23,10 +23,10 @@ from hindsight.agents.policy_gradient import (
     count_active_ratios,
     policy_gradient_agent,
 )
-from hindsight.agents.registry import METHODS
-from hindsight.core.episodes import Episodes
-from hindsight.environments.bit_flipping import BitFlipping
-from hindsight.rollout.compiled import collect
+from hindsight_rl.agents.registry import METHODS
+from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.environments.bit_flipping import BitFlipping
+from hindsight_rl.rollout.compiled import collect
 
 BITS = BitFlipping(3)
 RATES = LearningRates(jnp.float32(1e-2), jnp.float32(1e-2))

@@ -7,10 +7,10 @@ from reference.compilation import quick_jit
 from reference.walks import FINAL, NEVER, WALK, content, filled, of_goal, rows, walks
 from scipy.stats import chisquare
 
-from hindsight.agents.replay import draw
-from hindsight.agents.replay_options import ReplayOptions
-from hindsight.core.episodes import Episodes
-from hindsight.environments.bit_flipping import BitFlipping
+from hindsight_rl.agents.replay import draw
+from hindsight_rl.agents.replay_options import ReplayOptions
+from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.environments.bit_flipping import BitFlipping
 
 
 def test_final_relabels_with_the_last_goal_that_was_really_achieved() -> None:

@@ -13,17 +13,17 @@ from reference.plain_replay import PlainReplay
 from reference.probes import Corridor
 from reference.walks import FINAL, WALK, content, filled, lots_for, programs, rows, walks
 
-from hindsight.agents.dqn import dqn_agent
-from hindsight.agents.interface import LearningRates
-from hindsight.agents.replay import draw, empty_replay
-from hindsight.agents.replay_options import ReplayOptions
-from hindsight.core.episodes import Episodes
-from hindsight.environments.bit_flipping import BitFlipping
-from hindsight.environments.grid_world import GridWorld
-from hindsight.environments.interface import Environment
-from hindsight.records.checkpoints import load_checkpoint, save_checkpoint
-from hindsight.rollout.compiled import collect
-from hindsight.training.state import RunState, state_from_arrays, state_to_arrays
+from hindsight_rl.agents.dqn import dqn_agent
+from hindsight_rl.agents.interface import LearningRates
+from hindsight_rl.agents.replay import draw, empty_replay
+from hindsight_rl.agents.replay_options import ReplayOptions
+from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.environments.bit_flipping import BitFlipping
+from hindsight_rl.environments.grid_world import GridWorld
+from hindsight_rl.environments.interface import Environment
+from hindsight_rl.records.checkpoints import load_checkpoint, save_checkpoint
+from hindsight_rl.rollout.compiled import collect
+from hindsight_rl.training.state import RunState, state_from_arrays, state_to_arrays
 
 
 def test_old_episodes_are_overwritten_as_a_whole() -> None:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from hindsight.agents.replay_options import LARGEST_CAPACITY, ReplayOptions, check_options
-from hindsight.core.errors import HindsightError
+from hindsight_rl.agents.replay_options import LARGEST_CAPACITY, ReplayOptions, check_options
+from hindsight_rl.core.errors import HindsightError
 
 
 @pytest.mark.parametrize(

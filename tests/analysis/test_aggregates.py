@@ -7,8 +7,8 @@ import pytest
 import scipy.stats
 from reference.studies import best_return, keep_runs, synthetic_study
 
-from hindsight.analysis.aggregates import aggregate, aggregate_comparisons
-from hindsight.records.runs import DEFINITIVE, Cell, FinishedRun, StudyResults
+from hindsight_rl.analysis.aggregates import aggregate, aggregate_comparisons
+from hindsight_rl.records.runs import DEFINITIVE, Cell, FinishedRun, StudyResults
 
 ENVIRONMENTS = ("bit-flipping-8", "four-rooms", "empty-room")
 METHODS = ("gcpg", "hpg", "hpg-no-ratios")

@@ -5,8 +5,8 @@ import io
 import pytest
 from PIL import Image
 
-from hindsight.analysis.animation import animate
-from hindsight.core.errors import HindsightError
+from hindsight_rl.analysis.animation import animate
+from hindsight_rl.core.errors import HindsightError
 
 CELL = 28
 MARGIN = CELL // 2

@@ -9,14 +9,14 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hindsight.analysis.comparisons import (
+from hindsight_rl.analysis.comparisons import (
     interquartile_mean,
     pooled_interquartile_mean,
     probability_of_improvement,
     probability_of_improvement_interval,
     stratified_bootstrap_interval,
 )
-from hindsight.core.errors import HindsightError
+from hindsight_rl.core.errors import HindsightError
 
 MANY = 200_000
 

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from PIL import Image
 
-from hindsight.analysis.figures import Format, figure_bytes, learning_curves
-from hindsight.analysis.statistics import Curve
+from hindsight_rl.analysis.figures import Format, figure_bytes, learning_curves
+from hindsight_rl.analysis.statistics import Curve
 
 BATCHES = np.array([0, 10, 20])
 
@@ -109,6 +109,6 @@ def test_picture_shows_the_curve_in_its_colour() -> None:
 
 
 def test_no_global_state_is_touched() -> None:
-    program = "import sys, hindsight.analysis.figures; print('matplotlib.pyplot' in sys.modules)"
+    program = "import sys, hindsight_rl.analysis.figures; print('matplotlib.pyplot' in sys.modules)"
     output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert output.strip() == "False"

@@ -11,12 +11,12 @@ from html.parser import HTMLParser
 import pytest
 from reference.studies import failed, keep_runs, synthetic_study
 
-from hindsight.analysis.animation import animate
-from hindsight.analysis.report import Report, build_report, render_report, report_files
-from hindsight.analysis.report_content import failures_table
-from hindsight.analysis.report_page import SECTIONS
-from hindsight.analysis.summaries import performance
-from hindsight.records.runs import DEFINITIVE, Cell, StudyResults
+from hindsight_rl.analysis.animation import animate
+from hindsight_rl.analysis.report import Report, build_report, render_report, report_files
+from hindsight_rl.analysis.report_content import failures_table
+from hindsight_rl.analysis.report_page import SECTIONS
+from hindsight_rl.analysis.summaries import performance
+from hindsight_rl.records.runs import DEFINITIVE, Cell, StudyResults
 
 BEST_RETURNS: Mapping[str, float | None] = {"bit-flipping-8": 4.992}
 PLACES = ("bit-flipping-8-batch2", "four-rooms-batch2")

@@ -6,7 +6,7 @@ from typing import Any
 
 from reference.studies import synthetic_study
 
-from hindsight.analysis.report_content import (
+from hindsight_rl.analysis.report_content import (
     cell_settings_table,
     common_settings_table,
     headline_table,
@@ -14,8 +14,8 @@ from hindsight.analysis.report_content import (
     runs_behind,
     shortcomings,
 )
-from hindsight.analysis.summaries import missing, performance
-from hindsight.records.runs import Cell
+from hindsight_rl.analysis.summaries import missing, performance
+from hindsight_rl.records.runs import Cell
 
 STUDY = synthetic_study(methods=("gcpg", "hpg"), batch_sizes=(2,))
 

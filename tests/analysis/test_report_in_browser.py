@@ -9,11 +9,11 @@ import pytest
 from reference.browser import Page
 from reference.studies import keep_runs, synthetic_study
 
-from hindsight.analysis.animation import animate
-from hindsight.analysis.report import Report, ReportTable, build_report, render_report
-from hindsight.analysis.report_page import SECTIONS
-from hindsight.analysis.tables import Column, Table
-from hindsight.records.runs import DEFINITIVE
+from hindsight_rl.analysis.animation import animate
+from hindsight_rl.analysis.report import Report, ReportTable, build_report, render_report
+from hindsight_rl.analysis.report_page import SECTIONS
+from hindsight_rl.analysis.tables import Column, Table
+from hindsight_rl.records.runs import DEFINITIVE
 
 HOSTILE = "<script>window.hostile=1</script>\"><img src=x onerror='window.hostile=2'>"
 PROBE = Table(

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from reference.studies import failed, keep_runs, synthetic_study
 
-from hindsight.analysis.sensitivity import sensitivities, sensitivity
-from hindsight.analysis.study_runs import definitive, rung, settings_tried
-from hindsight.core.errors import HindsightError
-from hindsight.experiments.protocol import Round, ranked
-from hindsight.experiments.study import Stage
-from hindsight.records.runs import DEFINITIVE, Cell, FinishedRun, RunKey, StudyResults
+from hindsight_rl.analysis.sensitivity import sensitivities, sensitivity
+from hindsight_rl.analysis.study_runs import definitive, rung, settings_tried
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.experiments.protocol import Round, ranked
+from hindsight_rl.experiments.study import Stage
+from hindsight_rl.records.runs import DEFINITIVE, Cell, FinishedRun, RunKey, StudyResults
 
 CELL = Cell("bit-flipping-8", 2, "hpg")
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from hindsight.analysis.statistics import bootstrap_interval, learning_curve
-from hindsight.core.errors import HindsightError
-from hindsight.records.evaluations import Evaluations
+from hindsight_rl.analysis.statistics import bootstrap_interval, learning_curve
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.records.evaluations import Evaluations
 
 
 def binomial_quantile(trials: int, probability: float) -> int:

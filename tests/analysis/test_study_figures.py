@@ -15,10 +15,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-from hindsight.analysis.figures import Look, figure_bytes, learning_curves
-from hindsight.analysis.sensitivity import SensitivityRow
-from hindsight.analysis.statistics import Curve
-from hindsight.analysis.study_figures import (
+from hindsight_rl.analysis.figures import Look, figure_bytes, learning_curves
+from hindsight_rl.analysis.sensitivity import SensitivityRow
+from hindsight_rl.analysis.statistics import Curve
+from hindsight_rl.analysis.study_figures import (
     LOOKS,
     likelihood_ratios,
     method_looks,
@@ -26,8 +26,8 @@ from hindsight.analysis.study_figures import (
     probabilities_of_improvement,
     sensitivity,
 )
-from hindsight.analysis.summaries import ComparisonRow, PerformanceRow
-from hindsight.records.runs import Cell
+from hindsight_rl.analysis.summaries import ComparisonRow, PerformanceRow
+from hindsight_rl.records.runs import Cell
 
 HPG = Cell("four-rooms", 16, "hpg")
 GCPG = Cell("four-rooms", 16, "gcpg")

@@ -8,17 +8,17 @@ import pytest
 import scipy.stats
 from reference.studies import BATCHES, best_return, definitive_run, failed, synthetic_study
 
-from hindsight.analysis.statistics import learning_curve
-from hindsight.analysis.summaries import (
+from hindsight_rl.analysis.statistics import learning_curve
+from hindsight_rl.analysis.summaries import (
     comparisons,
     learning_curves,
     performance,
     ratio_histogram,
     thresholds,
 )
-from hindsight.core.errors import HindsightError
-from hindsight.records.evaluations import Evaluations
-from hindsight.records.runs import DEFINITIVE, Cell, FinishedRun, StudyResults
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.records.evaluations import Evaluations
+from hindsight_rl.records.runs import DEFINITIVE, Cell, FinishedRun, StudyResults
 
 STUDY = synthetic_study()
 CELLS = list(STUDY.plans)

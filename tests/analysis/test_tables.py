@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference.studies import keep_runs, synthetic_study
 
-from hindsight.analysis import study_tables
-from hindsight.analysis.aggregates import aggregate, aggregate_comparisons
-from hindsight.analysis.sensitivity import sensitivities
-from hindsight.analysis.summaries import comparisons, missing, performance, thresholds
-from hindsight.analysis.tables import Column, Table, Value, to_csv, to_latex, to_markdown
-from hindsight.core.errors import HindsightError
-from hindsight.records.runs import DEFINITIVE, StudyResults
+from hindsight_rl.analysis import study_tables
+from hindsight_rl.analysis.aggregates import aggregate, aggregate_comparisons
+from hindsight_rl.analysis.sensitivity import sensitivities
+from hindsight_rl.analysis.summaries import comparisons, missing, performance, thresholds
+from hindsight_rl.analysis.tables import Column, Table, Value, to_csv, to_latex, to_markdown
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.records.runs import DEFINITIVE, StudyResults
 
 TABLE = Table(
     "Results & more",

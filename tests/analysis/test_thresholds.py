@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from hindsight.analysis.comparisons import episodes_to_threshold, seconds_to_threshold
-from hindsight.core.errors import HindsightError
+from hindsight_rl.analysis.comparisons import episodes_to_threshold, seconds_to_threshold
+from hindsight_rl.core.errors import HindsightError
 
 BATCHES = np.array([0, 10, 20, 40])
 

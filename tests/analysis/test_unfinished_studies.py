@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from reference.studies import definitive_run, failed, keep_runs, synthetic_study
 
-from hindsight.analysis.summaries import (
+from hindsight_rl.analysis.summaries import (
     comparisons,
     learning_curves,
     missing,
@@ -14,8 +14,8 @@ from hindsight.analysis.summaries import (
     ratio_histogram,
     thresholds,
 )
-from hindsight.core.errors import HindsightError
-from hindsight.records.runs import DEFINITIVE, Cause, Cell, FinishedRun, RunKey, StudyResults
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.records.runs import DEFINITIVE, Cause, Cell, FinishedRun, RunKey, StudyResults
 
 STUDY = synthetic_study()
 CELLS = list(STUDY.plans)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from hindsight.analysis.aggregates import AggregateComparisonRow
-from hindsight.analysis.summaries import ComparisonRow, PerformanceRow
-from hindsight.analysis.verdicts import FEWEST_RUNS, answer, from_the_better_side, is_settled, verdicts
-from hindsight.records.runs import Cell
+from hindsight_rl.analysis.aggregates import AggregateComparisonRow
+from hindsight_rl.analysis.summaries import ComparisonRow, PerformanceRow
+from hindsight_rl.analysis.verdicts import FEWEST_RUNS, answer, from_the_better_side, is_settled, verdicts
+from hindsight_rl.records.runs import Cell
 
 
 def row(method: str, mean: float | None, finished: int = 6) -> PerformanceRow:

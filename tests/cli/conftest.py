@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from small_jobs import ENVIRONMENT, compiled_programs, small_flags
 
-from hindsight.cli import main
+from hindsight_rl.cli import main
 
 __all__ = ["compiled_programs"]
 

@@ -15,7 +15,7 @@ from small_jobs import (
     truncate,
 )
 
-from hindsight.cli import main
+from hindsight_rl.cli import main
 
 pytestmark = pytest.mark.usefixtures("compiled_programs")
 

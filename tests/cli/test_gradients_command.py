@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hindsight.cli import main
+from hindsight_rl.cli import main
 
 SMALL = ["--samples", "4", "--batch-sizes", "2", "--hidden-layers", "4", "--horizons", "full"]
 

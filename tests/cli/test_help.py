@@ -6,8 +6,8 @@ from dataclasses import fields
 
 import pytest
 
-from hindsight.cli import main
-from hindsight.cli.commands import Environments, Evaluate, Methods, Render, Train
+from hindsight_rl.cli import main
+from hindsight_rl.cli.commands import Environments, Evaluate, Methods, Render, Train
 
 TRAINING_FLAGS = [
     "--method",
@@ -32,7 +32,7 @@ COMMANDS = {"train": Train, "evaluate": Evaluate, "render": Render, "environment
 
 HEAVY_MODULES_AFTER = """
 import sys
-from hindsight.cli import main
+from hindsight_rl.cli import main
 try:
     main(sys.argv[1:])
 except SystemExit as stop:

@@ -11,9 +11,9 @@ import pytest
 from environments.registered_lines import TROUBLE
 from small_jobs import bytes_in, run_program, sentence
 
-from hindsight.cli import main
-from hindsight.experiments.job import load_job, load_snapshot
-from hindsight.records.evaluations import read_evaluations
+from hindsight_rl.cli import main
+from hindsight_rl.experiments.job import load_job, load_snapshot
+from hindsight_rl.records.evaluations import read_evaluations
 
 pytestmark = pytest.mark.usefixtures("quick_compilation", "compiled_programs")
 

@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 from small_jobs import ENVIRONMENT
 
-from hindsight.agents.registry import METHODS
-from hindsight.cli import main
-from hindsight.environments.registry import ENVIRONMENTS
+from hindsight_rl.agents.registry import METHODS
+from hindsight_rl.cli import main
+from hindsight_rl.environments.registry import ENVIRONMENTS
 
 pytestmark = pytest.mark.usefixtures("compiled_programs")
 

@@ -16,12 +16,12 @@ from small_jobs import run_program
 from small_results import scalars_in
 from small_studies import copied, definition, finished, numbers_in, results_in, shared_programs, small_study, study_text
 
-from hindsight.cli import main
-from hindsight.cli.study import summarise
-from hindsight.cli.study_commands import STUDY_COMMANDS
-from hindsight.experiments import study_worker
-from hindsight.records.runs import DEFINITIVE, Cell, RunKey
-from hindsight.records.tidy import to_csv
+from hindsight_rl.cli import main
+from hindsight_rl.cli.study import summarise
+from hindsight_rl.cli.study_commands import STUDY_COMMANDS
+from hindsight_rl.experiments import study_worker
+from hindsight_rl.records.runs import DEFINITIVE, Cell, RunKey
+from hindsight_rl.records.tidy import to_csv
 
 __all__ = ["copied", "definition", "finished", "shared_programs"]
 
@@ -43,7 +43,7 @@ PAPER = [
 
 LOADED_AFTER_HELP = """
 import sys
-from hindsight.cli import main
+from hindsight_rl.cli import main
 try:
     main(sys.argv[1:])
 except SystemExit as stop:

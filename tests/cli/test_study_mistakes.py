@@ -8,8 +8,8 @@ import pytest
 from small_jobs import bytes_in, claimed_by_another_process, sentence
 from small_studies import copied, definition, finished, shared_programs, study_text
 
-from hindsight.cli import main
-from hindsight.records.results import RESULTS
+from hindsight_rl.cli import main
+from hindsight_rl.records.results import RESULTS
 
 __all__ = ["copied", "definition", "finished", "shared_programs"]
 
@@ -87,7 +87,7 @@ def test_packages_that_are_missing_are_named(
     refusal: Refusal, definition: Path, copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "polars", None)
-    assert refusal("export", str(copied), "--output", "a.parquet").endswith("pip install 'hindsight[parquet]'.")
+    assert refusal("export", str(copied), "--output", "a.parquet").endswith("pip install 'hindsight-rl[parquet]'.")
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
     with pytest.raises(SystemExit) as stop:
         main(["study", "run", str(definition), "--output", "new", "--tensorboard"])

@@ -12,11 +12,11 @@ from rich.console import Console
 from small_results import example_run
 from small_studies import small_study
 
-from hindsight.cli import study_progress
-from hindsight.cli.study_progress import StudyProgress
-from hindsight.experiments.protocol import Piece, next_piece
-from hindsight.experiments.study import Study
-from hindsight.records.runs import Cause, FinishedRun, StudyResults
+from hindsight_rl.cli import study_progress
+from hindsight_rl.cli.study_progress import StudyProgress
+from hindsight_rl.experiments.protocol import Piece, next_piece
+from hindsight_rl.experiments.study import Study
+from hindsight_rl.records.runs import Cause, FinishedRun, StudyResults
 
 NAME = "bit-flipping-4-batch8-hpg"
 

@@ -22,10 +22,10 @@ from small_jobs import (
     train_to_the_end,
 )
 
-from hindsight.cli import main
-from hindsight.environments.registry import make
-from hindsight.experiments.job import load_job
-from hindsight.records.evaluations import read_evaluations
+from hindsight_rl.cli import main
+from hindsight_rl.environments.registry import make
+from hindsight_rl.experiments.job import load_job
+from hindsight_rl.records.evaluations import read_evaluations
 
 pytestmark = pytest.mark.usefixtures("compiled_programs")
 
@@ -44,7 +44,7 @@ SUMMARY_KEYS = {
 COUNT_CACHE_HITS = """
 import collections, json, sys
 import jax.monitoring
-from hindsight.cli import main
+from hindsight_rl.cli import main
 events = collections.Counter()
 jax.monitoring.register_event_listener(lambda name, **labels: events.update([name]))
 main(sys.argv[1:])

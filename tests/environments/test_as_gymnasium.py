@@ -7,16 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hindsight.core.errors import HindsightError
+from hindsight_rl.core.errors import HindsightError
 
 pytest.importorskip("gymnasium")
 
 import gymnasium
 from gymnasium.utils.env_checker import check_env
 
-from hindsight.environments.as_gymnasium import NAMES, GoalEnvironment, register
-from hindsight.environments.gymnasium_task import gymnasium_task
-from hindsight.environments.registry import make
+from hindsight_rl.environments.as_gymnasium import NAMES, GoalEnvironment, register
+from hindsight_rl.environments.gymnasium_task import gymnasium_task
+from hindsight_rl.environments.registry import make
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -124,6 +124,6 @@ def test_any_compiled_environment_can_be_wrapped() -> None:
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gymnasium", None)
-    monkeypatch.delitem(sys.modules, "hindsight.environments.as_gymnasium")
+    monkeypatch.delitem(sys.modules, "hindsight_rl.environments.as_gymnasium")
     with pytest.raises(HindsightError, match=r"pip install 'hindsight\[gymnasium\]'"):
-        __import__("hindsight.environments.as_gymnasium")
+        __import__("hindsight_rl.environments.as_gymnasium")

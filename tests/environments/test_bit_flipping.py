@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from reference.dynamic_programming import best_returns, table_of_moves
 
-from hindsight.core.errors import HindsightError
-from hindsight.environments.bit_flipping import BitFlipping
-from hindsight.environments.registry import make
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.environments.bit_flipping import BitFlipping
+from hindsight_rl.environments.registry import make
 
 
 def all_bits(bits: int) -> np.ndarray:

@@ -12,9 +12,9 @@ from reference.compilation import quick_jit
 from reference.reachable import distinct, reachable_states
 from scipy.stats import chisquare
 
-from hindsight.environments.interface import Environment
-from hindsight.environments.registry import ENVIRONMENTS, make
-from hindsight.rollout.compiled import collect
+from hindsight_rl.environments.interface import Environment
+from hindsight_rl.environments.registry import ENVIRONMENTS, make
+from hindsight_rl.rollout.compiled import collect
 
 MAP = "slip: 0.1\nhorizon: 9\n#####\n#S..#\n#.#.#\n#..S#\n#####\n"
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from hindsight.core.errors import HindsightError
-from hindsight.environments.bit_flipping import BitFlipping
-from hindsight.environments.grid_world import GridWorld
-from hindsight.environments.registry import ENVIRONMENTS, Specification, make, specify
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.environments.bit_flipping import BitFlipping
+from hindsight_rl.environments.grid_world import GridWorld
+from hindsight_rl.environments.registry import ENVIRONMENTS, Specification, make, specify
 
 
 @pytest.mark.parametrize("bits", [8, 16])

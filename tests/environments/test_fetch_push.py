@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hindsight.core.errors import HindsightError
-from hindsight.environments.extras import choose_renderer, import_gymnasium, import_robotics
-from hindsight.environments.fetch_push import CHANGES, FetchPush, FetchPushTask
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.environments.extras import choose_renderer, import_gymnasium, import_robotics
+from hindsight_rl.environments.fetch_push import CHANGES, FetchPush, FetchPushTask
 
 choose_renderer()
 pytest.importorskip("mujoco")
@@ -180,7 +180,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, package: st
 
 def test_a_renderer_that_does_not_load_is_named() -> None:
     """In a process of its own, as MuJoCo looks at the setting when it is first imported."""
-    code = "from hindsight.environments.extras import import_robotics; import_robotics()"
+    code = "from hindsight_rl.environments.extras import import_robotics; import_robotics()"
     environment = {**os.environ, "MUJOCO_GL": "nonsense"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert "HindsightError: MuJoCo cannot be loaded with MUJOCO_GL=nonsense" in done.stderr

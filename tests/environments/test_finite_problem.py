@@ -8,10 +8,10 @@ from reference.compilation import quick_jit
 from reference.dynamic_programming import table_of_moves
 from reference.reachable import distinct, reachable_states
 
-from hindsight.core.errors import HindsightError
-from hindsight.environments.bit_flipping import BitFlipping
-from hindsight.environments.finite import FiniteProblem, check_problem, finite_problem
-from hindsight.environments.grid_world import GridWorld, four_rooms
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.environments.bit_flipping import BitFlipping
+from hindsight_rl.environments.finite import FiniteProblem, check_problem, finite_problem
+from hindsight_rl.environments.grid_world import GridWorld, four_rooms
 
 RING = "S..\n.#.\n..S"
 WITHOUT_SLIP = {"bits": BitFlipping(3), "ring": GridWorld(RING, horizon=9), "four rooms": four_rooms(slip=0)}

@@ -9,10 +9,10 @@ pytest.importorskip("gymnasium_robotics", exc_type=ImportError)
 
 from reference.goal_environments import PLACES, Line
 
-import hindsight
-from hindsight.core.errors import HindsightError
-from hindsight.environments.gymnasium_task import gymnasium_task
-from hindsight.environments.registry import make, specify
+import hindsight_rl
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.environments.gymnasium_task import gymnasium_task
+from hindsight_rl.environments.registry import make, specify
 
 FETCH_REACH_START = np.array([1.3419, 0.7491, 0.5347], np.float32)
 
@@ -63,7 +63,7 @@ def test_a_task_can_be_trained_on() -> None:
     task = gymnasium_task(Line(), horizon=13, goal_probability=probability)
     settings = {"batches": 1, "evaluate_every": 1, "evaluation_episodes": 2, "batch_size": 2, "hidden_layers": [4]}
     with pytest.warns(UserWarning, match="played in this process"):
-        result = hindsight.train(task, **settings)
+        result = hindsight_rl.train(task, **settings)
     assert result.evaluations.mean_returns.shape == (1, 2)
     assert seen
 

@@ -8,8 +8,8 @@ from reference.compilation import quick_jit
 from reference.dynamic_programming import best_returns, table_of_moves
 from scipy.stats import chisquare
 
-from hindsight.environments.grid_world import GridWorld, empty_room, four_rooms
-from hindsight.environments.registry import make
+from hindsight_rl.environments.grid_world import GridWorld, empty_room, four_rooms
+from hindsight_rl.environments.registry import make
 
 CORNERS = {(0, 0), (0, 10), (10, 0), (10, 10)}
 DOORS = {(5, 1), (2, 5), (6, 8), (9, 5)}

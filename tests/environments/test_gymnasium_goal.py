@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hindsight.core.errors import HindsightError
-from hindsight.environments.extras import choose_renderer
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.environments.extras import choose_renderer
 
 choose_renderer()
 pytest.importorskip("gymnasium_robotics", exc_type=ImportError)
@@ -19,8 +19,8 @@ from reference.goal_environments import (  # noqa: E402
     Line,
 )
 
-from hindsight.environments.gymnasium_goal import GymnasiumGoal  # noqa: E402
-from hindsight.environments.gymnasium_task import gymnasium_task  # noqa: E402
+from hindsight_rl.environments.gymnasium_goal import GymnasiumGoal  # noqa: E402
+from hindsight_rl.environments.gymnasium_task import gymnasium_task  # noqa: E402
 
 
 def test_numbered_actions_count_from_zero() -> None:

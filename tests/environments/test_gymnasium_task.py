@@ -7,8 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from hindsight.core.errors import HindsightError
-from hindsight.environments.extras import choose_renderer
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.environments.extras import choose_renderer
 
 choose_renderer()
 pytest.importorskip("gymnasium_robotics", exc_type=ImportError)
@@ -22,8 +22,8 @@ from reference.goal_environments import (  # noqa: E402
     single_reward,
 )
 
-from hindsight.environments.gymnasium_goal import GymnasiumGoal  # noqa: E402
-from hindsight.environments.gymnasium_task import GymnasiumTask, gymnasium_task  # noqa: E402
+from hindsight_rl.environments.gymnasium_goal import GymnasiumGoal  # noqa: E402
+from hindsight_rl.environments.gymnasium_task import GymnasiumTask, gymnasium_task  # noqa: E402
 
 KNOWN = {
     "FetchReach-v4": (51, (10,), (3,), 4),

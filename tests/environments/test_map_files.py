@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from hindsight.core.errors import HindsightError
-from hindsight.environments.grid_world import GridWorld, empty_room, parse_map_file
-from hindsight.environments.registry import make
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.environments.grid_world import GridWorld, empty_room, parse_map_file
+from hindsight_rl.environments.registry import make
 
 
 def test_a_map_file_with_header_and_comments() -> None:

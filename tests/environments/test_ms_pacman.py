@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hindsight.core.errors import HindsightError
-from hindsight.environments.ms_pacman import (
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.environments.ms_pacman import (
     ACTIONS,
     COLUMN_EDGES,
     FROZEN_TICKS,

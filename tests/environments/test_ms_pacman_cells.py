@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from hindsight.environments import ms_pacman_cells
-from hindsight.environments.ms_pacman import known_cells
-from hindsight.environments.ms_pacman_cells import Search, draw, search
+from hindsight_rl.environments import ms_pacman_cells
+from hindsight_rl.environments.ms_pacman import known_cells
+from hindsight_rl.environments.ms_pacman_cells import Search, draw, search
 
 pytest.importorskip("ale_py")
 
 
 def kept() -> dict[str, list]:
-    return json.loads((files("hindsight.environments") / "ms_pacman_cells.json").read_text())
+    return json.loads((files("hindsight_rl.environments") / "ms_pacman_cells.json").read_text())
 
 
 @pytest.fixture(scope="module")

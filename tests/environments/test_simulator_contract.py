@@ -8,19 +8,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hindsight.core.errors import HindsightError
-from hindsight.environments.extras import choose_renderer
-from hindsight.environments.simulators import Observed, Simulator
-from hindsight.environments.task import HostedTask
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.environments.extras import choose_renderer
+from hindsight_rl.environments.simulators import Observed, Simulator
+from hindsight_rl.environments.task import HostedTask
 
 choose_renderer()
 pytest.importorskip("ale_py")
 pytest.importorskip("mujoco")
 pytest.importorskip("gymnasium")
 
-from hindsight.environments.fetch_push import FetchPushTask  # noqa: E402
-from hindsight.environments.gymnasium_task import gymnasium_task  # noqa: E402
-from hindsight.environments.ms_pacman import MsPacmanTask  # noqa: E402
+from hindsight_rl.environments.fetch_push import FetchPushTask  # noqa: E402
+from hindsight_rl.environments.gymnasium_task import gymnasium_task  # noqa: E402
+from hindsight_rl.environments.ms_pacman import MsPacmanTask  # noqa: E402
 
 STEPS = 7
 
@@ -46,7 +46,7 @@ TASKS: dict[str, Callable[[], HostedTask]] = {
     "fetch-push": FetchPushTask,
     "fetch-reach": lambda: gymnasium_task("FetchReach-v4"),
     "point-maze": lambda: gymnasium_task("PointMaze_UMaze-v3"),
-    "four-rooms": lambda: gymnasium_task("hindsight.environments.as_gymnasium:hindsight/FourRooms-v0"),
+    "four-rooms": lambda: gymnasium_task("hindsight_rl.environments.as_gymnasium:hindsight/FourRooms-v0"),
 }
 WITHOUT_PICTURES = ("four-rooms",)
 

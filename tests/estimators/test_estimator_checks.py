@@ -6,8 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from hindsight import estimators
-from hindsight.core.errors import HindsightError
+from hindsight_rl import estimators
+from hindsight_rl.core.errors import HindsightError
 
 LOGS = np.log(np.full((2, 3, 4), 0.5))
 REWARDS = np.ones((2, 3, 4))

@@ -23,9 +23,9 @@ from reference.enumeration import (
     trajectory_probabilities,
 )
 
-from hindsight import estimators
-from hindsight.agents.active_goals import Lessons, rewards_of_goals
-from hindsight.environments.bit_flipping import BitFlipping
+from hindsight_rl import estimators
+from hindsight_rl.agents.active_goals import Lessons, rewards_of_goals
+from hindsight_rl.environments.bit_flipping import BitFlipping
 
 TOLERANCE = 1e-10
 """float64; the largest gradient components are above 1e-2."""

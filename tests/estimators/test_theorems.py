@@ -12,9 +12,9 @@ from reference.cases import Case, random_case, softmax_table, sum_over_goals
 from reference.compilation import quick_jit
 from reference.enumeration import action_log_probabilities, largest_component, largest_difference
 
-from hindsight import estimators
-from hindsight.environments.finite import FiniteProblem
-from hindsight.exact import exact_values
+from hindsight_rl import estimators
+from hindsight_rl.environments.finite import FiniteProblem
+from hindsight_rl.exact import exact_values
 
 TOLERANCE = 1e-9
 

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from reference import loops
 from scipy.special import softmax
 
-from hindsight import estimators
+from hindsight_rl import estimators
 
 cumulative_log_ratios = jax.jit(estimators.cumulative_log_ratios)
 normalised_ratios = jax.jit(estimators.normalised_ratios, static_argnames="ended")

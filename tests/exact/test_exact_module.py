@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from reference.compilation import quick_jit
 
-from hindsight.core.errors import HindsightError
-from hindsight.environments.bit_flipping import BitFlipping
-from hindsight.environments.finite import FiniteProblem, check_problem
-from hindsight.environments.grid_world import GridWorld
-from hindsight.environments.registry import make
-from hindsight.exact import (
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.environments.bit_flipping import BitFlipping
+from hindsight_rl.environments.finite import FiniteProblem, check_problem
+from hindsight_rl.environments.grid_world import GridWorld
+from hindsight_rl.environments.registry import make
+from hindsight_rl.exact import (
     exact_gradient,
     exact_values,
     expected_return,
@@ -22,8 +22,8 @@ from hindsight.exact import (
     policy_table,
     state_distributions,
 )
-from hindsight.networks.policy import Policy
-from hindsight.rollout.compiled import collect
+from hindsight_rl.networks.policy import Policy
+from hindsight_rl.rollout.compiled import collect
 
 SLIPPERY = GridWorld("S..\n.#.\n...", slip=0.3, horizon=6)
 

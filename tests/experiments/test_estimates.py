@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from small_studies import results_in, simulate, small_plan, small_study
 
-from hindsight.experiments.estimates import Speed, Work, guessed_speeds, measured_speed, observed_speeds, work_ahead
-from hindsight.experiments.study_files import load_study
-from hindsight.experiments.study_run import run_study
-from hindsight.records.runs import DEFINITIVE, Cell, FinishedRun, RunKey
+from hindsight_rl.experiments.estimates import Speed, Work, guessed_speeds, measured_speed, observed_speeds, work_ahead
+from hindsight_rl.experiments.study_files import load_study
+from hindsight_rl.experiments.study_run import run_study
+from hindsight_rl.records.runs import DEFINITIVE, Cell, FinishedRun, RunKey
 
 CELL = Cell("bit-flipping-4", 8, "hpg")
 

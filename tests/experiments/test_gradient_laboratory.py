@@ -4,10 +4,10 @@ import jax
 import numpy as np
 import pytest
 
-from hindsight.core.errors import HindsightError
-from hindsight.environments.bit_flipping import BitFlipping
-from hindsight.experiments.gradients import Setup, measure, setups, squared_bias
-from hindsight.networks.policy import Policy
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.environments.bit_flipping import BitFlipping
+from hindsight_rl.experiments.gradients import Setup, measure, setups, squared_bias
+from hindsight_rl.networks.policy import Policy
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

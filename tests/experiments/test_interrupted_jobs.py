@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from small_jobs import ENVIRONMENT, bytes_in, process_environment, sentence, small_flags, small_job
 
-from hindsight.experiments.job import load_job, load_snapshot, run_job
-from hindsight.records.evaluations import read_evaluations
+from hindsight_rl.experiments.job import load_job, load_snapshot, run_job
+from hindsight_rl.records.evaluations import read_evaluations
 
 LENGTH = {"batches": 8000, "evaluate_every": 40}
 """Some seconds of training, with a checkpoint at every turn when it is written after each evaluation."""
 
 SAVE_ALWAYS = """
 import functools
-from hindsight.cli import main, train
+from hindsight_rl.cli import main, train
 train.run_job = functools.partial(train.run_job, seconds_between_checkpoints=0.0)
 main()
 """
@@ -29,7 +29,7 @@ LIMITED = """
 import resource, sys
 limit = int(sys.argv.pop(1))
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-from hindsight.cli import main
+from hindsight_rl.cli import main
 main()
 """
 

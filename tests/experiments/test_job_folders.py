@@ -21,9 +21,9 @@ from small_jobs import (
     truncate,
 )
 
-from hindsight.core.errors import HindsightError
-from hindsight.environments.registry import specify
-from hindsight.experiments.job import (
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.environments.registry import specify
+from hindsight_rl.experiments.job import (
     Job,
     check_folder,
     describe_difference,
@@ -32,10 +32,10 @@ from hindsight.experiments.job import (
     load_snapshot,
     run_job,
 )
-from hindsight.records.checkpoints import load_checkpoint, save_checkpoint
-from hindsight.records.evaluations import read_evaluations
-from hindsight.records.versions import versions
-from hindsight.training.state import Snapshot, state_to_arrays
+from hindsight_rl.records.checkpoints import load_checkpoint, save_checkpoint
+from hindsight_rl.records.evaluations import read_evaluations
+from hindsight_rl.records.versions import versions
+from hindsight_rl.training.state import Snapshot, state_to_arrays
 
 pytestmark = pytest.mark.usefixtures("compiled_programs")
 

@@ -16,10 +16,10 @@ from small_jobs import process_environment, sentence
 from small_results import on_a_small_disk
 from small_studies import STAGE, by_key, numbers_in, results_in, small_study, study_text
 
-from hindsight.experiments.study_run import run_study
-from hindsight.experiments.study_worker import UNFINISHED
-from hindsight.records.checkpoints import load_checkpoint
-from hindsight.records.results import RESULTS
+from hindsight_rl.experiments.study_run import run_study
+from hindsight_rl.experiments.study_worker import UNFINISHED
+from hindsight_rl.records.checkpoints import load_checkpoint
+from hindsight_rl.records.results import RESULTS
 
 LONGER: dict[str, Any] = {
     "search": {**STAGE, "batches": 320, "evaluate_every": 20},
@@ -32,10 +32,10 @@ LANES = 2
 DRIVER = """
 import sys
 from pathlib import Path
-from hindsight.experiments import protocol
-from hindsight.experiments.study_files import load_study
-from hindsight.experiments.study_worker import Observer
-from hindsight.experiments.study_run import run_study
+from hindsight_rl.experiments import protocol
+from hindsight_rl.experiments.study_files import load_study
+from hindsight_rl.experiments.study_worker import Observer
+from hindsight_rl.experiments.study_run import run_study
 protocol.MOST_RUNS_IN_A_PIECE = 2  # more pieces, so more writes to be killed in
 said = []
 def tick(piece, batch):
@@ -46,7 +46,7 @@ run_study(load_study(sys.argv[1]), Path(sys.argv[2]), Observer(tick=tick), secon
 
 SAVE_ALWAYS = """
 import functools
-from hindsight.cli import main, study
+from hindsight_rl.cli import main, study
 study.run_study = functools.partial(study.run_study, seconds_between_checkpoints=0.0)
 main()
 """
@@ -54,8 +54,8 @@ main()
 FULL_DISK = """
 import sys
 from pathlib import Path
-from hindsight.cli import main
-from hindsight.experiments import study_run
+from hindsight_rl.cli import main
+from hindsight_rl.experiments import study_run
 folder, definition, copy = map(Path, sys.argv[1:])
 ballast = folder.parent / "ballast"
 def run():

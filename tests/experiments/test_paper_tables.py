@@ -2,8 +2,8 @@
 
 import pytest
 
-from hindsight.core.errors import HindsightError
-from hindsight.experiments.paper import (
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.experiments.paper import (
     PaperResult,
     about_a_hundredth,
     default_settings,
@@ -12,7 +12,7 @@ from hindsight.experiments.paper import (
     tables,
     tried_learning_rates,
 )
-from hindsight.training.settings import Settings
+from hindsight_rl.training.settings import Settings
 
 # Environment, batch size, batches, batches between evaluations.
 DEFINITIVE = [

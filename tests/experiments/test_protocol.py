@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_studies import simulate, small_plan
 
-from hindsight.experiments.protocol import (
+from hindsight_rl.experiments.protocol import (
     MOST_RUNS_IN_A_PIECE,
     Piece,
     Round,
@@ -19,9 +19,9 @@ from hindsight.experiments.protocol import (
     score,
     search_stages,
 )
-from hindsight.experiments.study import SEEDS_BETWEEN_STAGES, Plan, Stage
-from hindsight.experiments.study_files import load_study
-from hindsight.records.runs import DEFINITIVE, RunKey
+from hindsight_rl.experiments.study import SEEDS_BETWEEN_STAGES, Plan, Stage
+from hindsight_rl.experiments.study_files import load_study
+from hindsight_rl.records.runs import DEFINITIVE, RunKey
 
 NAN = float("nan")
 

@@ -11,11 +11,11 @@ import pytest
 from small_results import refusal
 from small_studies import STAGE, small_plan, small_study, study_text
 
-from hindsight.core.errors import HindsightError
-from hindsight.experiments.study import LARGEST_SEED, Plan, Stage, Study
-from hindsight.experiments.study_files import AGENT_KEYS, load_study, parse_study, presets
-from hindsight.records.runs import Cell
-from hindsight.training.settings import Settings
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.experiments.study import LARGEST_SEED, Plan, Stage, Study
+from hindsight_rl.experiments.study_files import AGENT_KEYS, load_study, parse_study, presets
+from hindsight_rl.records.runs import Cell
+from hindsight_rl.training.settings import Settings
 
 # Environment, batch size, then batches and batches between evaluations: in the search, and of definitive runs.
 PAPER = [
@@ -80,7 +80,7 @@ def test_every_cell_of_the_paper_has_its_settings() -> None:
 
 
 def test_the_preset_agrees_with_the_papers_tables() -> None:
-    content = json.loads(files("hindsight.experiments").joinpath("paper.json").read_text())
+    content = json.loads(files("hindsight_rl.experiments").joinpath("paper.json").read_text())
     rows = {(row["environment"], row["batch_size"]): row for row in content["settings"]}
     for plan in load_study("paper").plans:
         row = rows[plan.environment, plan.batch_size]

@@ -24,15 +24,15 @@ from small_studies import (
     ticks_of,
 )
 
-from hindsight.agents.interface import CAUSES
-from hindsight.experiments import study_worker
-from hindsight.experiments.study import Study
-from hindsight.experiments.study_policies import POLICIES
-from hindsight.experiments.study_run import admit, run_study
-from hindsight.experiments.study_worker import UNFINISHED
-from hindsight.records.checkpoints import load_checkpoint, save_checkpoint
-from hindsight.records.results import RESULTS, ResultsFile
-from hindsight.records.runs import DEFINITIVE, Cause, Cell
+from hindsight_rl.agents.interface import CAUSES
+from hindsight_rl.experiments import study_worker
+from hindsight_rl.experiments.study import Study
+from hindsight_rl.experiments.study_policies import POLICIES
+from hindsight_rl.experiments.study_run import admit, run_study
+from hindsight_rl.experiments.study_worker import UNFINISHED
+from hindsight_rl.records.checkpoints import load_checkpoint, save_checkpoint
+from hindsight_rl.records.results import RESULTS, ResultsFile
+from hindsight_rl.records.runs import DEFINITIVE, Cause, Cell
 
 __all__ = ["copied", "finished", "shared_programs"]
 

@@ -7,11 +7,11 @@ import pytest
 from small_results import refusal
 from small_studies import copied, finished, numbers_in, results_in, shared_programs, small_study
 
-from hindsight.cli import main
-from hindsight.experiments.study_merge import merge_study
-from hindsight.experiments.study_run import held_study, run_study
-from hindsight.records.results import RESULTS
-from hindsight.records.runs import DEFINITIVE
+from hindsight_rl.cli import main
+from hindsight_rl.experiments.study_merge import merge_study
+from hindsight_rl.experiments.study_run import held_study, run_study
+from hindsight_rl.records.results import RESULTS
+from hindsight_rl.records.runs import DEFINITIVE
 
 __all__ = ["copied", "finished", "shared_programs"]
 

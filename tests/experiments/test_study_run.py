@@ -23,17 +23,17 @@ from small_studies import (
     ticks_of,
 )
 
-from hindsight.environments.registry import make
-from hindsight.experiments import study_worker
-from hindsight.experiments.protocol import Piece, Round, ranked
-from hindsight.experiments.study_policies import POLICIES, kept_policy
-from hindsight.experiments.study_run import held_study, performances, run_study
-from hindsight.experiments.study_worker import UNFINISHED, Observer
-from hindsight.records.checkpoints import load_checkpoint
-from hindsight.records.results import RESULTS
-from hindsight.records.runs import DEFINITIVE, Cell, FinishedRun
-from hindsight.records.versions import versions
-from hindsight.training.state import state_to_arrays
+from hindsight_rl.environments.registry import make
+from hindsight_rl.experiments import study_worker
+from hindsight_rl.experiments.protocol import Piece, Round, ranked
+from hindsight_rl.experiments.study_policies import POLICIES, kept_policy
+from hindsight_rl.experiments.study_run import held_study, performances, run_study
+from hindsight_rl.experiments.study_worker import UNFINISHED, Observer
+from hindsight_rl.records.checkpoints import load_checkpoint
+from hindsight_rl.records.results import RESULTS
+from hindsight_rl.records.runs import DEFINITIVE, Cell, FinishedRun
+from hindsight_rl.records.versions import versions
+from hindsight_rl.training.state import state_to_arrays
 
 __all__ = ["copied", "finished", "shared_programs"]
 

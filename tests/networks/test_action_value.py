@@ -9,9 +9,9 @@ import pytest
 from reference.plain_replay import action_values
 from reference.random_weights import random_weights
 
-from hindsight.core.errors import HindsightError
-from hindsight.networks.action_value import ActionValue
-from hindsight.networks.images import LAYERS
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.networks.action_value import ActionValue
+from hindsight_rl.networks.images import LAYERS
 
 
 def random_network() -> ActionValue:

@@ -7,16 +7,16 @@ import pytest
 from jaxtyping import Array
 from scipy import stats
 
-from hindsight.agents.interface import LearningRates
-from hindsight.agents.policy_gradient import Options, policy_gradient_agent
-from hindsight.agents.registry import METHODS
-from hindsight.agents.surrogate import encode_states, log_probabilities_under_goals, surrogate_gradient
-from hindsight.core.episodes import Episodes
-from hindsight.core.goals import GoalSet
-from hindsight.environments.interface import Task
-from hindsight.networks.normaliser import Normaliser
-from hindsight.networks.perceptron import scaled_uniform
-from hindsight.networks.policy import FIRST_DEVIATION, Policy
+from hindsight_rl.agents.interface import LearningRates
+from hindsight_rl.agents.policy_gradient import Options, policy_gradient_agent
+from hindsight_rl.agents.registry import METHODS
+from hindsight_rl.agents.surrogate import encode_states, log_probabilities_under_goals, surrogate_gradient
+from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.core.goals import GoalSet
+from hindsight_rl.environments.interface import Task
+from hindsight_rl.networks.normaliser import Normaliser
+from hindsight_rl.networks.perceptron import scaled_uniform
+from hindsight_rl.networks.policy import FIRST_DEVIATION, Policy
 
 
 class Reach(Task):

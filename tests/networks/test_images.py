@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hindsight.networks.images import LAYERS, ImageTrunk, _convolve
-from hindsight.networks.perceptron import Activation
-from hindsight.networks.policy import Policy
+from hindsight_rl.networks.images import LAYERS, ImageTrunk, _convolve
+from hindsight_rl.networks.perceptron import Activation
+from hindsight_rl.networks.policy import Policy
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

@@ -8,9 +8,9 @@ import pytest
 from reference import plain_networks
 from reference.random_weights import random_weights
 
-from hindsight.networks.perceptron import Perceptron
-from hindsight.networks.policy import Policy
-from hindsight.networks.value import Value
+from hindsight_rl.networks.perceptron import Perceptron
+from hindsight_rl.networks.policy import Policy
+from hindsight_rl.networks.value import Value
 
 TRUNCATED_DEVIATION = 0.01 * np.sqrt(1 - 4 * np.exp(-2) / np.sqrt(2 * np.pi) / 0.9544997361)
 """Standard deviation of a normal variable of standard deviation 0.01 that is redrawn beyond two of them: 0.0088."""

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from hindsight.core.errors import HindsightError
-from hindsight.records.checkpoints import FORMAT, load_checkpoint, save_checkpoint
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.records.checkpoints import FORMAT, load_checkpoint, save_checkpoint
 
 DTYPES = st.one_of(
     hnp.boolean_dtypes(),

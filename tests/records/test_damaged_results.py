@@ -13,10 +13,10 @@ import pytest
 from small_jobs import truncate
 from small_results import example_file, example_run, on_a_small_disk, read, refusal, write
 
-from hindsight.core.errors import HindsightError
-from hindsight.records.checkpoints import save_checkpoint
-from hindsight.records.results import RESULTS, ResultsFile
-from hindsight.records.runs import StudyResults
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.records.checkpoints import save_checkpoint
+from hindsight_rl.records.results import RESULTS, ResultsFile
+from hindsight_rl.records.runs import StudyResults
 
 HOLD = """
 import sqlite3, sys
@@ -32,8 +32,8 @@ import resource, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[3])
 from small_results import example_run
-from hindsight.core.errors import HindsightError
-from hindsight.records.results import ResultsFile
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.records.results import ResultsFile
 folder, limit = Path(sys.argv[1]), int(sys.argv[2])
 with ResultsFile.open(folder / "results.sqlite", create=True) as file:
     file.write_origin({})
@@ -58,9 +58,9 @@ with ResultsFile.open(folder / "results.sqlite") as file:
 WITHOUT_RIGHTS = """
 import os, sys
 from pathlib import Path
-from hindsight.core.errors import HindsightError
-from hindsight.records.files import claimed
-from hindsight.records.results import ResultsFile
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.records.files import claimed
+from hindsight_rl.records.results import ResultsFile
 if os.geteuid() == 0:
     os.setuid(65534)
 folder = Path(sys.argv[1])

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hindsight.core.errors import HindsightError
-from hindsight.records.evaluations import Evaluations, read_evaluations, summary
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.records.evaluations import Evaluations, read_evaluations, summary
 
 NAN = float("nan")
 HEADER = "run,seed,learning_rate,baseline_learning_rate,batch,episodes,mean_return,success_rate"

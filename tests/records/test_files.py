@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from hindsight.core.errors import HindsightError
-from hindsight.records.files import read_json, write_atomically, write_json
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.records.files import read_json, write_atomically, write_json
 
 WRITE_WITH_ROOM_FOR_1000_BYTES = """
 import resource, sys
 from pathlib import Path
-from hindsight.core.errors import HindsightError
-from hindsight.records.files import write_atomically
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.records.files import write_atomically
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 try:
     write_atomically(Path(sys.argv[1]), b"x" * int(sys.argv[2]))

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_results import CELL, example_file, example_run, read, refusal, write
 
-from hindsight.records import results
-from hindsight.records.results import FORMAT, RESULTS, ResultsFile
-from hindsight.records.runs import DEFINITIVE, Cause, Cell, FinishedRun, RunKey
+from hindsight_rl.records import results
+from hindsight_rl.records.results import FORMAT, RESULTS, ResultsFile
+from hindsight_rl.records.runs import DEFINITIVE, Cause, Cell, FinishedRun, RunKey
 
 NAN = float("nan")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from small_results import events_in, refusal, scalars_in
 
-from hindsight.records.tensorboard import EventFiles
+from hindsight_rl.records.tensorboard import EventFiles
 
 
 def purged_from(folder: Path) -> list[int]:
@@ -69,4 +69,4 @@ def test_nothing_is_made_before_something_is_written(tmp_path: Path) -> None:
 def test_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
     message = refusal(lambda: EventFiles(tmp_path))
-    assert message == "TensorBoard files need the package tensorboardX: pip install 'hindsight[tensorboard]'."
+    assert message == "TensorBoard files need the package tensorboardX: pip install 'hindsight-rl[tensorboard]'."

@@ -11,8 +11,8 @@ import polars
 import pytest
 from small_results import CELL, example_run, refusal
 
-from hindsight.records.runs import DEFINITIVE, Cause, Cell, FinishedRun, RunKey, StudyResults
-from hindsight.records.tidy import Row, rows, to_csv, to_parquet
+from hindsight_rl.records.runs import DEFINITIVE, Cause, Cell, FinishedRun, RunKey, StudyResults
+from hindsight_rl.records.tidy import Row, rows, to_csv, to_parquet
 
 NAN = float("nan")
 EMPTY = np.zeros(0, np.int64)
@@ -119,5 +119,5 @@ def test_extreme_numbers_come_back() -> None:
 def test_parquet_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "polars", None)
     message = refusal(lambda: to_parquet(ALL))
-    assert message == "Parquet needs the package polars: pip install 'hindsight[parquet]'."
+    assert message == "Parquet needs the package polars: pip install 'hindsight-rl[parquet]'."
     assert CELL.environment.encode() in to_csv(ALL)

@@ -6,12 +6,12 @@ import sys
 
 import numpy as np
 
-from hindsight.records.versions import versions
+from hindsight_rl.records.versions import versions
 
 
 def test_versions_name_what_decides_the_numbers() -> None:
     found = versions()
-    packages = ["hindsight", "jax", "jaxlib", "numpy", "equinox", "optax"]
+    packages = ["hindsight-rl", "jax", "jaxlib", "numpy", "equinox", "optax"]
     assert list(found) == ["python", *packages, "platform", "machine", "cpu_count", "code"]
     assert re.fullmatch("[0-9a-f]{12}", found["code"])
     assert found["numpy"] == np.__version__
@@ -20,6 +20,8 @@ def test_versions_name_what_decides_the_numbers() -> None:
 
 
 def test_versions_import_nothing_heavy() -> None:
-    program = "import sys, hindsight.records.versions as v; v.versions(); print(*{'jax', 'numpy'} & set(sys.modules))"
+    program = (
+        "import sys, hindsight_rl.records.versions as v; v.versions(); print(*{'jax', 'numpy'} & set(sys.modules))"
+    )
     output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert output.strip() == ""

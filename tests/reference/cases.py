@@ -23,8 +23,8 @@ from reference.enumeration import (
     trajectory_probabilities,
 )
 
-from hindsight.environments.bit_flipping import BitFlipping
-from hindsight.networks.policy import Policy
+from hindsight_rl.environments.bit_flipping import BitFlipping
+from hindsight_rl.networks.policy import Policy
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from reference.compilation import quick_jit
 
-from hindsight.core.episodes import Episodes
-from hindsight.core.goals import GoalSet
-from hindsight.environments.interface import Environment
+from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.core.goals import GoalSet
+from hindsight_rl.environments.interface import Environment
 
 LogPolicy = Callable[[Any], jax.Array]
 """From parameters to log-probabilities [goal, state, action]."""

@@ -8,12 +8,12 @@ import numpy as np
 from reference.compilation import quick_jit
 from reference.random_weights import random_weights
 
-from hindsight.core.episodes import Episodes
-from hindsight.environments.bit_flipping import BitFlipping
-from hindsight.environments.grid_world import GridWorld, four_rooms
-from hindsight.networks.policy import Policy
-from hindsight.networks.value import Value
-from hindsight.rollout.compiled import collect
+from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.environments.bit_flipping import BitFlipping
+from hindsight_rl.environments.grid_world import GridWorld, four_rooms
+from hindsight_rl.networks.policy import Policy
+from hindsight_rl.networks.value import Value
+from hindsight_rl.rollout.compiled import collect
 
 ENVIRONMENTS: dict[str, BitFlipping | GridWorld] = {
     "3 bits": BitFlipping(3),

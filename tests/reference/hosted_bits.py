@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from hindsight.environments.bit_flipping import BitFlipping
-from hindsight.environments.hosted import HostedEnvironment
-from hindsight.environments.simulators import Observed, Simulator, SimulatorSource
-from hindsight.environments.task import HostedTask
+from hindsight_rl.environments.bit_flipping import BitFlipping
+from hindsight_rl.environments.hosted import HostedEnvironment
+from hindsight_rl.environments.simulators import Observed, Simulator, SimulatorSource
+from hindsight_rl.environments.task import HostedTask
 
 
 class BitsSimulator(Simulator):

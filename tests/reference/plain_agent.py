@@ -8,11 +8,11 @@ import numpy as np
 from reference import loops, plain_networks
 from reference.compilation import quick_jit
 
-from hindsight.core.episodes import Episodes
-from hindsight.environments.bit_flipping import BitFlipping
-from hindsight.environments.grid_world import GridWorld
-from hindsight.networks.policy import Policy
-from hindsight.networks.value import Value
+from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.environments.bit_flipping import BitFlipping
+from hindsight_rl.environments.grid_world import GridWorld
+from hindsight_rl.networks.policy import Policy
+from hindsight_rl.networks.value import Value
 
 
 class PlainEpisodes(NamedTuple):

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from hindsight.networks.perceptron import Perceptron
-from hindsight.networks.policy import Policy
-from hindsight.networks.value import Value
+from hindsight_rl.networks.perceptron import Perceptron
+from hindsight_rl.networks.policy import Policy
+from hindsight_rl.networks.value import Value
 
 
 def forward(network: Perceptron, row: np.ndarray) -> np.ndarray:

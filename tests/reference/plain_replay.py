@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from reference.compilation import quick_jit
 
-from hindsight.core.episodes import Episodes
-from hindsight.networks.action_value import ActionValue
+from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.networks.action_value import ActionValue
 
 
 class PlainTransition(NamedTuple):

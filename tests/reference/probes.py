@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from hindsight.environments.interface import Environment
+from hindsight_rl.environments.interface import Environment
 
 Position = Float[Array, "1"]
 

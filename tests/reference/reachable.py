@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from reference.compilation import quick_jit
 
-from hindsight.environments.interface import Environment
+from hindsight_rl.environments.interface import Environment
 
 CHUNK = 64
 KEYS = 8

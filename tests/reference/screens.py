@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from reference.probes import Corridor
 
-from hindsight.core.episodes import Episodes
-from hindsight.environments.simulators import SimulatorSource
-from hindsight.environments.task import HostedTask
+from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.environments.simulators import SimulatorSource
+from hindsight_rl.environments.task import HostedTask
 
 CORRIDOR: dict[str, Any] = {"cells": 9, "start": 4, "goals": (0, 8), "moves": (-1, 1), "horizon": 5}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hindsight.records.runs import DEFINITIVE, Cause, Cell, FinishedRun, RunKey, StudyResults
+from hindsight_rl.records.runs import DEFINITIVE, Cause, Cell, FinishedRun, RunKey, StudyResults
 
 LEARNING_RATES = (1e-2, 1e-3, 1e-4)
 BASELINE_LEARNING_RATES = (1e-2, 1e-3)

@@ -9,10 +9,10 @@ import numpy as np
 from reference.compilation import quick_jit
 from reference.probes import Corridor
 
-from hindsight.agents.replay import Replay, Transitions, add_episodes, directory, empty_replay, look_up
-from hindsight.agents.replay_options import ReplayOptions
-from hindsight.core.episodes import Episodes
-from hindsight.environments.interface import Environment
+from hindsight_rl.agents.replay import Replay, Transitions, add_episodes, directory, empty_replay, look_up
+from hindsight_rl.agents.replay_options import ReplayOptions
+from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.environments.interface import Environment
 
 WALK = Corridor(cells=9, start=4, goals=(0, 8), moves=(-1, 1), horizon=5)
 """Up to four actions."""

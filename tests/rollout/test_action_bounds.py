@@ -12,14 +12,14 @@ from jaxtyping import Array
 from reference.goal_environments import Line
 from scipy import stats
 
-from hindsight.environments.gymnasium_goal import GymnasiumGoal
-from hindsight.environments.gymnasium_task import gymnasium_task
-from hindsight.environments.hosted import HostedEnvironment
-from hindsight.networks.perceptron import scaled_uniform
-from hindsight.networks.policy import FIRST_DEVIATION, Policy
-from hindsight.rollout.hosted import collect_hosted, open_pool
-from hindsight.training.loop import make_agent
-from hindsight.training.settings import Settings
+from hindsight_rl.environments.gymnasium_goal import GymnasiumGoal
+from hindsight_rl.environments.gymnasium_task import gymnasium_task
+from hindsight_rl.environments.hosted import HostedEnvironment
+from hindsight_rl.networks.perceptron import scaled_uniform
+from hindsight_rl.networks.policy import FIRST_DEVIATION, Policy
+from hindsight_rl.rollout.hosted import collect_hosted, open_pool
+from hindsight_rl.training.loop import make_agent
+from hindsight_rl.training.settings import Settings
 
 LOW = (-2.0, 0.5, -np.inf, -np.inf, 1.0, 3.0)
 HIGH = (6.0, 1.0, np.inf, 0.25, np.inf, 3.0)

@@ -11,12 +11,12 @@ from reference.compilation import quick_jit
 from reference.dynamic_programming import table_of_moves
 from reference.random_weights import random_weights
 
-from hindsight.core.episodes import Episodes
-from hindsight.environments.bit_flipping import BitFlipping
-from hindsight.environments.grid_world import GridWorld, empty_room
-from hindsight.networks.policy import Policy
-from hindsight.rollout.compiled import Outcomes, collect, play
-from hindsight.rollout.trace import trace
+from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.environments.bit_flipping import BitFlipping
+from hindsight_rl.environments.grid_world import GridWorld, empty_room
+from hindsight_rl.networks.policy import Policy
+from hindsight_rl.rollout.compiled import Outcomes, collect, play
+from hindsight_rl.rollout.trace import trace
 
 BATCH = 40
 SLIPPERY = GridWorld("S..\n.#.\n..S", slip=0.3, horizon=9)

@@ -14,21 +14,21 @@ import numpy as np
 import pytest
 from reference.hosted_bits import hosted_bits
 
-from hindsight.agents.interface import LearningRates
-from hindsight.core.episodes import Episodes
-from hindsight.core.errors import HindsightError
-from hindsight.environments.bit_flipping import BitFlipping
-from hindsight.environments.hosted import with_workers
-from hindsight.rollout.compiled import collect, play
-from hindsight.rollout.hosted import (
+from hindsight_rl.agents.interface import LearningRates
+from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.environments.bit_flipping import BitFlipping
+from hindsight_rl.environments.hosted import with_workers
+from hindsight_rl.rollout.compiled import collect, play
+from hindsight_rl.rollout.hosted import (
     collect_hosted,
     layout_of,
     open_pool,
     play_hosted,
 )
-from hindsight.rollout.workers import WorkerPool
-from hindsight.training.loop import make_agent, training
-from hindsight.training.settings import Settings
+from hindsight_rl.rollout.workers import WorkerPool
+from hindsight_rl.training.loop import make_agent, training
+from hindsight_rl.training.settings import Settings
 
 BITS = 4
 SETTINGS = Settings(
@@ -165,7 +165,7 @@ PARENT = """
 import sys, time
 import numpy as np
 from reference.hosted_bits import hosted_bits
-from hindsight.rollout.hosted import open_pool
+from hindsight_rl.rollout.hosted import open_pool
 if __name__ == "__main__":
     pool = open_pool(hosted_bits(3), 2, 2)
     pool.begin([0, 1], np.zeros((2, 2), np.uint64))

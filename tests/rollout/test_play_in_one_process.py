@@ -13,13 +13,13 @@ from gymnasium import spaces
 from gymnasium.wrappers import RecordEpisodeStatistics, TimeLimit
 from reference.goal_environments import Line
 
-import hindsight
-from hindsight.core.errors import HindsightError
-from hindsight.environments.gymnasium_task import gymnasium_task
-from hindsight.environments.hosted import HostedEnvironment
-from hindsight.rollout.hosted import open_pool, play_hosted
-from hindsight.training.loop import training
-from hindsight.training.settings import Settings
+import hindsight_rl
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.environments.gymnasium_task import gymnasium_task
+from hindsight_rl.environments.hosted import HostedEnvironment
+from hindsight_rl.rollout.hosted import open_pool, play_hosted
+from hindsight_rl.training.loop import training
+from hindsight_rl.training.settings import Settings
 
 NAME = "environments.registered_lines:MoodyLine-v0"
 SMALL: dict[str, Any] = {
@@ -62,7 +62,7 @@ def test_training_on_an_object_says_once_how_it_is_played_and_leaves_it_open() -
     closed = []
     environment.unwrapped.close = lambda: closed.append(True)  # type: ignore[method-assign]
     with pytest.warns(UserWarning, match=ALONE) as seen:
-        result = hindsight.train(environment, **{**SMALL, "method": "gcpg", "batches": 2})
+        result = hindsight_rl.train(environment, **{**SMALL, "method": "gcpg", "batches": 2})
     assert len(seen) == 1
     assert result.evaluations.batches.tolist() == [0, 2]
     assert not closed

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from small_jobs import ENVIRONMENT, small_settings, train_to_the_end
 
-from hindsight.agents.registry import METHODS
-from hindsight.environments.registry import make
-from hindsight.experiments.train import policies
-from hindsight.training.loop import training
-from hindsight.training.settings import Settings
+from hindsight_rl.agents.registry import METHODS
+from hindsight_rl.environments.registry import make
+from hindsight_rl.experiments.train import policies
+from hindsight_rl.training.loop import training
+from hindsight_rl.training.settings import Settings
 
 pytestmark = pytest.mark.usefixtures("compiled_programs")
 

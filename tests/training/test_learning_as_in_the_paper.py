@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-import hindsight
-from hindsight.experiments.paper import paper_result
+import hindsight_rl
+from hindsight_rl.experiments.paper import paper_result
 
 pytestmark = pytest.mark.slow
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 def test_hpg_does_as_well_as_in_the_paper_and_far_better_than_gcpg(environment: str) -> None:
     """4 runs, batch size 16; within three of the paper's standard deviations, at least 0.1, or above."""
     hpg, gcpg = (
-        hindsight.train(environment, method=method, batch_size=16, runs=4).evaluations.average_performance
+        hindsight_rl.train(environment, method=method, batch_size=16, runs=4).evaluations.average_performance
         for method in ("hpg", "gcpg")
     )
     paper = paper_result(environment, "hpg", 16)

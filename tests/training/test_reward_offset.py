@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from reference.compilation import quick_jit
 
-from hindsight.agents.interface import LearningRates
-from hindsight.core.episodes import Episodes
-from hindsight.core.errors import HindsightError
-from hindsight.environments.bit_flipping import BitFlipping
-from hindsight.environments.interface import Environment
-from hindsight.rollout.compiled import collect
-from hindsight.training.loop import make_agent
-from hindsight.training.settings import Settings
+from hindsight_rl.agents.interface import LearningRates
+from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.environments.bit_flipping import BitFlipping
+from hindsight_rl.environments.interface import Environment
+from hindsight_rl.rollout.compiled import collect
+from hindsight_rl.training.loop import make_agent
+from hindsight_rl.training.settings import Settings
 
 OFFSET = 2.5
 SMALL: dict[str, Any] = {

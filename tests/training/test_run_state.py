@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from small_jobs import ENVIRONMENT, small_settings, train_to_the_end
 
-from hindsight.core.errors import HindsightError
-from hindsight.environments.registry import make
-from hindsight.training.loop import initial_states
-from hindsight.training.state import RunState, Snapshot, state_from_arrays, state_to_arrays
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.environments.registry import make
+from hindsight_rl.training.loop import initial_states
+from hindsight_rl.training.state import RunState, Snapshot, state_from_arrays, state_to_arrays
 
 WEIGHTS = "agent/policy/network/weights/0"
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from small_jobs import ENVIRONMENT, SMALL, bytes_of_run, small_settings, train_to_the_end
 
-from hindsight.environments.registry import make
-from hindsight.training import loop
-from hindsight.training.loop import training
-from hindsight.training.settings import Settings
-from hindsight.training.state import Runs, Snapshot
+from hindsight_rl.environments.registry import make
+from hindsight_rl.training import loop
+from hindsight_rl.training.loop import training
+from hindsight_rl.training.settings import Settings
+from hindsight_rl.training.state import Runs, Snapshot
 
 pytestmark = pytest.mark.usefixtures("compiled_programs")
 

@@ -6,12 +6,12 @@ import pytest
 from jaxtyping import Array, Bool, Float, Int, Key
 from small_jobs import ENVIRONMENT, bytes_of_run, small_settings, train_to_the_end
 
-from hindsight.agents.interface import CAUSES
-from hindsight.environments.bit_flipping import BitFlipping, Bits
-from hindsight.environments.interface import Environment
-from hindsight.environments.registry import make
-from hindsight.training.loop import training
-from hindsight.training.state import Failure, Runs, Snapshot, state_to_arrays
+from hindsight_rl.agents.interface import CAUSES
+from hindsight_rl.environments.bit_flipping import BitFlipping, Bits
+from hindsight_rl.environments.interface import Environment
+from hindsight_rl.environments.registry import make
+from hindsight_rl.training.loop import training
+from hindsight_rl.training.state import Failure, Runs, Snapshot, state_to_arrays
 
 pytestmark = pytest.mark.usefixtures("quick_compilation", "compiled_programs")
 

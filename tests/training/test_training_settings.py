@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from hindsight.core.errors import HindsightError
-from hindsight.training.settings import Settings
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.training.settings import Settings
 
 WHOLE_NUMBERS = ("batch_size", "batches", "evaluate_every", "evaluation_episodes", "runs", "max_active_goals")
 LEARNING_RATES = ("learning_rate", "baseline_learning_rate")

@@ -1,5 +1,0 @@
-"""The command-line program `hindsight`. Nothing heavy is imported before a command runs."""
-
-from hindsight.cli.main import main
-
-__all__ = ["main"]

@@ -1,0 +1,52 @@
+"""Hindsight policy gradients: learn about every goal an agent passed, whatever it set out for.
+
+import hindsight_rl
+
+environment = hindsight_rl.make("bit-flipping", bits=8)
+result = hindsight_rl.train(environment, method="hpg", batches=200, runs=2)
+action = result.policies[0].act(observation, goal)
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hindsight_rl.agents.registry import METHODS
+    from hindsight_rl.core.errors import HindsightError
+    from hindsight_rl.environments.interface import Environment
+    from hindsight_rl.environments.registry import ENVIRONMENTS, make
+    from hindsight_rl.experiments.train import Result, train
+    from hindsight_rl.training.settings import Settings
+
+_HOMES = {
+    "ENVIRONMENTS": "hindsight_rl.environments.registry",
+    "METHODS": "hindsight_rl.agents.registry",
+    "Environment": "hindsight_rl.environments.interface",
+    "HindsightError": "hindsight_rl.core.errors",
+    "Result": "hindsight_rl.experiments.train",
+    "Settings": "hindsight_rl.training.settings",
+    "make": "hindsight_rl.environments.registry",
+    "train": "hindsight_rl.experiments.train",
+}
+
+__all__ = [
+    "ENVIRONMENTS",
+    "METHODS",
+    "Environment",
+    "HindsightError",
+    "Result",
+    "Settings",
+    "make",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: the command line's help need not wait for JAX."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hindsight_rl' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,46 @@
+"""An agent is a small tuple of pure functions; a new one is one file and one line in the registry."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from jaxtyping import Array, Float, Int, Key
+
+from hindsight_rl.core.episodes import Episodes
+
+AgentState = Any
+"""All that an agent learns: any pytree of arrays."""
+
+CAUSES = (
+    "",
+    "the policy gradient is not finite",
+    "the baseline gradient is not finite",
+    "a parameter is not finite",
+    "the evaluated return is not finite",
+)
+"""Why an update could not be made, by number; 0 is a good update."""
+
+
+class LearningRates(NamedTuple):
+    """Step sizes, traced so that one compiled program serves them all."""
+
+    policy: Float[Array, ""]
+    baseline: Float[Array, ""]
+
+
+class Agent(NamedTuple):
+    """How to begin, act and learn."""
+
+    init: Callable[[Key[Array, ""]], AgentState]
+    explore: Callable[[AgentState, Array, Array, Array, Key[Array, ""]], tuple[Array, Array]]
+    """(state, observations, goals, time, key) to actions and their log-probabilities."""
+    exploit: Callable[[AgentState, Array, Array, Array], Array]
+    """(state, observations, goals, time) to greedy actions."""
+    update: Callable[[AgentState, Episodes, LearningRates, Key[Array, ""]], tuple[AgentState, Int[Array, ""]]]
+    """(state, episodes, rates, key) to the next state and a number into CAUSES; what is not finite is not kept."""
+    policy: Callable[[AgentState], Any]
+    """The greedy policy of a state, with a method `act(observation, goal, time)`."""
+    records: Callable[[AgentState], Mapping[str, Int[Array, "..."]]] = lambda state: {}
+    """Counts that the agent kept of itself while it learned, for the study's results."""
+    updates_on_host: bool = False
+    """Whether `update` is plain Python around compiled parts, so that it cannot be compiled as a whole. It is pure all
+    the same."""

@@ -1,0 +1,146 @@
+"""`hindsight gradients`: the gradient laboratory on the command line."""
+
+import csv
+import io
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import jax
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from hindsight_rl.agents.registry import find_method
+from hindsight_rl.analysis.figures import figure_bytes
+from hindsight_rl.analysis.gradient_figures import ErrorBar, gradient_errors
+from hindsight_rl.cli.commands import Gradients
+from hindsight_rl.cli.compilation import keep_compiled_programs
+from hindsight_rl.cli.train import new_folder
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.environments.interface import Environment
+from hindsight_rl.environments.registry import Specification, require_compiled, specify
+from hindsight_rl.experiments.gradient_forms import FORMS
+from hindsight_rl.experiments.gradients import Measurement, Setup, measure, setups
+from hindsight_rl.experiments.job import load_job, load_snapshot
+from hindsight_rl.experiments.train import policies
+from hindsight_rl.records.files import write_atomically
+from hindsight_rl.training.loop import make_agent
+from hindsight_rl.training.settings import Settings
+
+
+def run_gradients(command: Gradients) -> None:
+    """Measure, then leave a table, a figure and a CSV."""
+    keep_compiled_programs()
+    specification = specify(command.environment)
+    policy, label = _policy(command, specification)
+    chosen = setups(
+        command.estimators or tuple(FORMS), command.batch_sizes, _caps(command), command.horizons, command.normalisers
+    )
+    folder = command.output or new_folder(f"gradients-{specification.id}")
+    folder.mkdir(parents=True, exist_ok=True)
+    console = Console(stderr=True)
+    console.print(f"{len(chosen)} setups, {command.samples} batches each, {label}", highlight=False)
+    measurements = _measure(command, specification, policy, chosen, console)
+    _write(measurements, folder, f"{specification.id}, {label}")
+    if command.json:
+        rows = [asdict(measurement) for measurement in measurements]
+        print(json.dumps({"environment": specification.id, "policy": label, "measurements": rows}))
+    else:
+        _print(measurements, f"Gradients on {specification.id}, {label}")
+        Console().print(f"In {folder}: gradients.csv, sample-sizes.csv, gradients.png", highlight=False, soft_wrap=True)
+
+
+def _policy(command: Gradients, specification: Specification) -> tuple[Any, str]:
+    if command.run_folder is None:
+        if command.checkpoint is not None:
+            raise HindsightError("--checkpoint needs --run-folder.")
+        agent = make_agent(_environment(specification), Settings(hidden_layers=command.hidden_layers))
+        return agent.policy(agent.init(jax.random.key(command.seed))), "a fresh policy"
+    job = load_job(command.run_folder)
+    if job.environment != specification:
+        raise HindsightError(f"'{command.run_folder}' was trained on {job.environment.id}, not {specification.id}.")
+    if find_method(job.settings.method).replay:
+        raise HindsightError(f"'{command.run_folder}' holds action values ({job.settings.method}), not a policy.")
+    snapshot = load_snapshot(command.run_folder, job, command.checkpoint)
+    found = policies(_environment(specification), job.settings, snapshot)
+    if not 0 <= command.policy < len(found):
+        raise HindsightError(f"'{command.run_folder}' holds the runs 0 to {len(found) - 1}, not {command.policy}.")
+    return found[command.policy], f"{job.settings.method} after {snapshot.batch} batches"
+
+
+def _environment(specification: Specification) -> Environment:
+    return require_compiled(specification.build(), specification.id)
+
+
+def _caps(command: Gradients) -> list[int | None]:
+    caps: list[int | None] = []
+    for text in command.max_active_goals:
+        if text != "all" and not (text.isdecimal() and int(text) > 0):
+            raise HindsightError(f"--max-active-goals takes 'all' or whole numbers of at least 1, not '{text}'.")
+        caps.append(None if text == "all" else int(text))
+    return caps
+
+
+def _measure(
+    command: Gradients, specification: Specification, policy: Any, chosen: list[Setup], console: Console
+) -> list[Measurement]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("batches", total=command.samples * len(chosen))
+
+        def tick(setup: int, samples: int) -> None:
+            progress.update(task, completed=setup * command.samples + samples, description=describe(chosen[setup]))
+
+        found = []
+        for measurement in measure(_environment(specification), policy, chosen, command.samples, command.seed, tick):
+            found.append(measurement)
+            if not console.is_terminal:
+                console.print(f"{len(found)}/{len(chosen)} {describe(measurement.setup)}", highlight=False)
+    return found
+
+
+def describe(setup: Setup) -> str:
+    """A setup in a few words."""
+    cap = "" if setup.max_active_goals is None else f", {setup.max_active_goals} goals"
+    ended = f", {setup.ended}" if FORMS[setup.estimator].weighted and setup.horizon == "paper" else ""
+    return f"{setup.estimator}, {setup.batch_size}, {setup.horizon}{ended}{cap}"
+
+
+def _print(measurements: list[Measurement], title: str) -> None:
+    table = Table(title=title, caption="bias² and variance relative to the exact gradient's squared length")
+    table.add_column("estimator, batch, horizon, ended, goals", no_wrap=True)
+    for name, width in (("bias²", 15), ("variance", 8), ("cosine", 6)):
+        table.add_column(name, justify="right", no_wrap=True, min_width=width)
+    for found in measurements:
+        table.add_row(
+            describe(found.setup),
+            f"{found.bias:.2g} ± {found.bias_error:.1g}",
+            f"{found.variance:.3g}",
+            f"{found.cosine:.3f}",
+        )
+    Console().print(table)
+
+
+def _write(measurements: list[Measurement], folder: Path, title: str) -> None:
+    rows = [measurement.row() for measurement in measurements]
+    write_atomically(folder / "gradients.csv", _table(rows))
+    sizes = [
+        {**asdict(found.setup), "time": time, "effective_share": size}
+        for found in measurements
+        for time, size in enumerate(found.effective_sample_sizes, 1)
+    ]
+    write_atomically(folder / "sample-sizes.csv", _table(sizes))
+    bars = [ErrorBar(describe(found.setup), found.bias, found.variance) for found in measurements]
+    weighted = [found for found in measurements if found.setup.estimator == "weighted"] or measurements[:1]
+    curves = {describe(found.setup): found.effective_sample_sizes for found in weighted[:6]}
+    write_atomically(folder / "gradients.png", figure_bytes(gradient_errors(bars, curves, title)))
+
+
+def _table(rows: list[dict[str, Any]]) -> bytes:
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue().encode()

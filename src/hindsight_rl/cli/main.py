@@ -1,0 +1,98 @@
+"""Parsing, and turning every foreseeable mistake into one sentence and a non-zero exit."""
+
+import contextlib
+import io
+import itertools
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+import tyro
+
+from hindsight_rl.cli.commands import Environments, Evaluate, Gradients, Methods, Render, Train
+from hindsight_rl.cli.study_commands import STUDY_COMMANDS, StudyCommands
+from hindsight_rl.core.errors import HindsightError, unknown
+
+DESCRIPTION = """Hindsight policy gradients: learn about every goal an agent passed, whatever it set out for.
+
+Start with: hindsight train bit-flipping-8"""
+
+COMMANDS: dict[str, Any] = {
+    "train": Train,
+    "evaluate": Evaluate,
+    "render": Render,
+    "study": StudyCommands,
+    "gradients": Gradients,
+    "environments": Environments,
+    "methods": Methods,
+}
+GROUPS: dict[str, dict[str, Any]] = {"study": STUDY_COMMANDS}
+"""Commands that have commands of their own."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the program; the exit code is 0, 2 for a mistake in the input, or 130 after Ctrl-C."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        program, commands, description = "hindsight", COMMANDS, DESCRIPTION
+        if arguments and arguments[0] in GROUPS:
+            description = COMMANDS[arguments[0]].__doc__.partition(" See:")[0]
+            program, commands = f"hindsight {arguments[0]}", GROUPS[arguments.pop(0)]
+        _require_known(arguments, program, commands)
+        _parse(arguments, program, commands, description).run()
+    except HindsightError as error:
+        sys.exit(_say(str(error), 2))
+    except KeyboardInterrupt as interruption:
+        sys.exit(_say(str(interruption) or "Interrupted.", 130))
+    except BrokenPipeError:
+        # Whoever read our output has gone (`hindsight ... | head`); the interpreter's last flush must not fail too.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+def _require_known(arguments: Sequence[str], program: str, commands: dict[str, Any]) -> None:
+    """Name the nearest match for a mistyped command or flag, in a sentence."""
+    if not arguments or arguments[0].startswith("-"):
+        return
+    name, *rest = arguments
+    kind = program.removeprefix("hindsight").strip()
+    if name not in commands:
+        raise unknown(f"{kind} command".strip(), name, commands)
+    known = ["--help", *(f"--{field.name.replace('_', '-')}" for field in fields(commands[name]))]
+    for argument in rest:
+        flag = argument.partition("=")[0].replace("_", "-")
+        if flag.startswith("--") and flag not in known:
+            raise unknown(f"flag of '{f'{kind} {name}'.strip()}'", flag, known)
+
+
+def _parse(arguments: list[str], program: str, commands: dict[str, Any], description: str) -> Any:
+    """The command, or an error with the gist of what tyro has to say, which it prints as a box of many lines."""
+    box = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(box):
+            return tyro.extras.subcommand_cli_from_dict(
+                commands, prog=program, description=description, args=arguments, config=(tyro.conf.OmitArgPrefixes,)
+            )
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        # Where the terminal knows only ASCII, the box is made of dashes, and its first line has a rule below it.
+        rules = set("│╭╮╰╯─-| ")
+        lines = ["" if set(line) <= rules else line.strip("│ ") for line in box.getvalue().splitlines()[1:]]
+        gist = " ".join(itertools.takewhile(bool, itertools.dropwhile(lambda line: not line, lines))).rstrip(".")
+        # The choices of a flag that may be left out are listed as a set, in any order and with None.
+        gist = re.sub(r"(?<=Expected one of )\(.*\)", lambda found: _choices(found[0]), gist)
+        name = arguments[0] if arguments and arguments[0] in commands else ""
+        raise HindsightError(f"{gist}. See: {' '.join(filter(None, [program, name, '--help']))}") from None
+
+
+def _choices(listed: str) -> str:
+    return ", ".join(sorted(choice for choice in re.findall(r"'(.*?)'", listed) if choice != "None"))
+
+
+def _say(sentence: str, code: int) -> int:
+    print(f"hindsight: {sentence}", file=sys.stderr)
+    return code

@@ -1,0 +1,217 @@
+"""`hindsight train`: resolve the settings, train with live progress, leave a picture and a summary."""
+
+import itertools
+import json
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from hindsight_rl.agents.registry import find_method
+from hindsight_rl.analysis.figures import figure_bytes, learning_curves
+from hindsight_rl.analysis.statistics import learning_curve
+from hindsight_rl.cli.commands import Train
+from hindsight_rl.cli.compilation import keep_compiled_programs
+from hindsight_rl.cli.progress import TrainingProgress
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.environments.hosted import with_workers
+from hindsight_rl.environments.registry import specify
+from hindsight_rl.exact import best_return
+from hindsight_rl.experiments.job import SETTINGS, Job, check_folder, load_job, run_job
+from hindsight_rl.experiments.paper import default_settings, paper_result, paper_settings
+from hindsight_rl.records.evaluations import summary
+from hindsight_rl.records.files import read_json, write_atomically, write_json
+from hindsight_rl.records.tensorboard import EventFiles
+from hindsight_rl.training.loop import make_agent
+from hindsight_rl.training.state import Snapshot
+
+SUMMARY = "summary.json"
+
+
+def run_train(command: Train) -> None:
+    """Train as the command says."""
+    keep_compiled_programs()
+    job = resolve(command)
+    environment = with_workers(job.environment.build(), command.workers)
+    make_agent(environment, job.settings)  # what cannot work is refused before a folder is made for it
+    folder = command.output or new_folder(f"{job.environment.id}-{job.settings.method}-batch{job.settings.batch_size}")
+    check_folder(job, folder, command.resume)
+    console = Console(stderr=True)
+    console.print(
+        f"Training {job.settings.method} on {job.environment.id} into {folder}", highlight=False, soft_wrap=True
+    )
+    with ExitStack() as stack:
+        events = stack.enter_context(EventFiles(folder / "tensorboard")) if command.tensorboard else None
+        snapshot, speed = train_with_progress(
+            job, folder, command.resume, console, command.keep_every, events, command.workers
+        )
+    result = summarise(job, snapshot, speed or _earlier_speed(folder))
+    write_json(folder / SUMMARY, result)
+    draw(job, snapshot, folder)
+    for failure in snapshot.failures:
+        message = f"Run {failure.run} (seed {failure.seed}) failed in batch {failure.batch}: {failure.cause}."
+        console.print(message, highlight=False, soft_wrap=True)
+    if command.json:
+        print(json.dumps(result))
+    else:
+        print_summary(result, job, folder)
+    if len(snapshot.failures) == job.settings.runs:
+        raise HindsightError("Every run failed; a smaller learning rate may help.")
+
+
+def train_with_progress(
+    job: Job,
+    folder: Path,
+    resume: bool,
+    console: Console,
+    keep_every: int | None = None,
+    events: EventFiles | None = None,
+    workers: int | None = None,
+) -> tuple[Snapshot, float]:
+    """Train a job into its folder while the console shows how far it is; also returns the updates per second."""
+    stopwatch = Stopwatch(job.settings.runs)
+    latest: list[Snapshot] = []
+    with TrainingProgress(job.settings.batches, console, job.settings.method) as progress:
+        progress.note("compiling")
+
+        def tick(batch: int) -> None:
+            stopwatch.note(batch)
+            returns = summary(latest[-1].evaluations.final_return)
+            mean, spread = _number(returns["mean"]), _number(returns["std"])
+            progress.update(batch, mean, spread, stopwatch.updates_per_second, len(latest[-1].failures))
+
+        def report(snapshot: Snapshot) -> None:
+            latest[:] = [snapshot]
+            if events:
+                write_newest_events(events, snapshot)
+            tick(snapshot.batch)
+
+        try:
+            snapshot = run_job(
+                job, folder, resume, report, tick, keep_every=keep_every, notice=progress.announce, workers=workers
+            )
+        except KeyboardInterrupt:
+            done = f"{latest[-1].batch if latest else 0} of {job.settings.batches} batches"
+            raise KeyboardInterrupt(
+                f"Interrupted after {done}; the same command with --resume --output {folder} goes on."
+            ) from None
+    return snapshot, stopwatch.updates_per_second
+
+
+def write_newest_events(events: EventFiles, snapshot: Snapshot) -> None:
+    """The newest evaluation of every run, a folder for each."""
+    evaluations = snapshot.evaluations
+    for run, seed in enumerate(evaluations.seeds):
+        value, rate = float(evaluations.final_return[run]), float(evaluations.final_success_rate[run])
+        if np.isfinite(value):
+            events.write(f"seed{seed}", snapshot.batch, {"return": value, "success rate": rate})
+
+
+def resolve(command: Train) -> Job:
+    """The job that a command asks for: what is not given comes from the folder to resume, or from the paper."""
+    options: dict[str, Any] = {"map": command.map} if command.map else {}
+    if command.goal_box:
+        options["goal_box"] = True
+    environment = specify(command.environment, **options)
+    if command.method is not None:
+        find_method(command.method)
+    if command.resume and command.output is None:
+        raise HindsightError("--resume needs --output: the folder of the run to go on with.")
+    if command.resume and command.output and (command.output / SETTINGS).exists():
+        held = load_job(command.output)
+        return Job(environment, replace(held.settings, **command.given))
+    return Job(environment, default_settings(environment.id, command.given))
+
+
+class Stopwatch:
+    """Updates per second over all runs, not counting the compilation before the first evaluation."""
+
+    def __init__(self, runs: int):
+        self._runs = runs
+        self._first: tuple[int, float] | None = None
+        self._last = (0, 0.0)
+
+    def note(self, batch: int) -> None:
+        """Note that so many batches are done now."""
+        self._last = (batch, time.monotonic())
+        self._first = self._first or self._last
+
+    @property
+    def updates_per_second(self) -> float:
+        """The mean speed so far."""
+        if self._first is None or self._last[1] <= self._first[1]:
+            return 0.0
+        return self._runs * (self._last[0] - self._first[0]) / (self._last[1] - self._first[1])
+
+
+def summarise(job: Job, snapshot: Snapshot, updates_per_second: float) -> dict[str, Any]:
+    """The machine-readable summary of a finished job."""
+    evaluations = snapshot.evaluations
+    return {
+        "environment": job.environment.id,
+        "method": job.settings.method,
+        "settings": asdict(job.settings),
+        "average_performance": summary(evaluations.average_performance),
+        "final_return": summary(evaluations.final_return),
+        "success_rate": summary(evaluations.final_success_rate),
+        "episodes": int(evaluations.episodes[-1]),
+        "updates_per_second": round(updates_per_second, 2),
+        "failed_runs": [asdict(failure) for failure in snapshot.failures],
+    }
+
+
+def _earlier_speed(folder: Path) -> float:
+    """The speed that was measured when the run was made, where there was nothing left to do now."""
+    return float(read_json(folder / SUMMARY)["updates_per_second"]) if (folder / SUMMARY).exists() else 0.0
+
+
+def draw(job: Job, snapshot: Snapshot, folder: Path) -> None:
+    """Leave the learning curve as a picture."""
+    curves = {job.settings.method: learning_curve(snapshot.evaluations)}
+    title = f"{job.environment.id}, batch size {job.settings.batch_size}"
+    figure = learning_curves(curves, title, best_return(job.environment.build()))
+    write_atomically(folder / "learning-curve.png", figure_bytes(figure))
+
+
+def print_summary(result: dict[str, Any], job: Job, folder: Path) -> None:
+    """A small table for people, with the paper's value where there is one."""
+    table = Table(title=f"{result['method']} on {result['environment']}, batch size {job.settings.batch_size}")
+    table.add_column(f"{job.settings.batches} batches, {job.settings.runs} run(s)")
+    table.add_column("mean ± std", justify="right")
+    rows = {
+        "average performance": result["average_performance"],
+        "final return": result["final_return"],
+        "final success rate": result["success_rate"],
+    }
+    for name, value in rows.items():
+        table.add_row(name, _mean_and_std(value["mean"], value["std"]))
+    paper = paper_result(job.environment.id, job.settings.method, job.settings.batch_size)
+    settings = paper_settings(job.environment.id, job.settings.batch_size)
+    if paper and settings:
+        name = f"the paper's average performance, {settings['batches']} batches"
+        table.add_row(name, _mean_and_std(paper.mean, paper.std))
+    console = Console()
+    console.print(table)
+    console.print(f"In {folder}: learning-curve.png, evaluations.csv, checkpoint.npz", highlight=False, soft_wrap=True)
+    console.print(f"Next: hindsight render {folder}", highlight=False, soft_wrap=True)
+    sys.stdout.flush()
+
+
+def _mean_and_std(mean: float | None, std: float | None) -> str:
+    return "no run finished" if mean is None or std is None else f"{mean:.2f} ± {std:.2f}"
+
+
+def _number(value: float | None) -> float:
+    return np.nan if value is None else value
+
+
+def new_folder(base: str) -> Path:
+    """A folder below runs/ that does not exist yet."""
+    candidates = itertools.chain([base], (f"{base}-{number}" for number in itertools.count(2)))
+    return next(path for name in candidates if not (path := Path("runs") / name).exists())

@@ -1,0 +1,258 @@
+"""The gradient laboratory: how far estimated gradients are from the exact one, and how they scatter."""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from hindsight_rl.agents.active_goals import active_goals, pursued_goals, rewards_of_goals
+from hindsight_rl.agents.surrogate import encode_states, log_probabilities_under_goals, surrogate_gradient
+from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.core.goals import GoalSet
+from hindsight_rl.environments.finite import FiniteProblem, finite_problem
+from hindsight_rl.environments.interface import Environment
+from hindsight_rl.estimators import cumulative_log_ratios, effective_sample_size
+from hindsight_rl.exact import exact_gradient, exact_values, policy_table
+from hindsight_rl.experiments.gradient_forms import Ingredients, find_form
+from hindsight_rl.rollout.compiled import collect
+from hindsight_rl.training.settings import Ended, Horizon
+
+GROUPS = 10
+"""The batches are drawn in so many groups, whose differences tell how sure the bias is."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """One row of a comparison."""
+
+    estimator: str
+    batch_size: int
+    max_active_goals: int | None
+    horizon: Horizon
+    ended: Ended
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """How an estimator's gradients relate to the exact gradient; squared errors are relative to its squared length."""
+
+    setup: Setup
+    samples: int
+    bias: float
+    """Squared distance of the expected estimate from the exact gradient; unbiased, so it may come out negative."""
+    bias_error: float
+    """The standard error of `bias`."""
+    variance: float
+    """Summed over the parameters."""
+    mean_squared_error: float
+    cosine: float
+    """Mean cosine of a single estimate with the exact gradient."""
+    cosine_of_mean: float
+    """Cosine of the mean estimate with the exact gradient."""
+    effective_sample_sizes: tuple[float, ...]
+    """For each time step, over the goals and batches with a ratio there, as a share of the episodes that count."""
+
+    def row(self) -> dict[str, Any]:
+        """Flat, for a table; without the sample sizes by time."""
+        row = {**asdict(self.setup), **asdict(self)}
+        del row["setup"], row["effective_sample_sizes"]
+        return row
+
+
+def setups(
+    estimators: Sequence[str],
+    batch_sizes: Sequence[int],
+    caps: Sequence[int | None],
+    horizons: Sequence[Horizon],
+    normalisers: Sequence[Ended],
+) -> list[Setup]:
+    """All combinations that differ: caps matter to forms over active goals, normalisers to weighted forms that end."""
+    found: dict[Setup, None] = {}
+    for name, size, cap, horizon, ended in itertools.product(estimators, batch_sizes, caps, horizons, normalisers):
+        form = find_form(name)
+        cap = cap if form.goals == "active" else None
+        matters = form.weighted and horizon == "paper"
+        found[Setup(name, size, cap, horizon, ended if matters else normalisers[0])] = None
+    return list(found)
+
+
+def measure(
+    environment: Environment,
+    policy: Any,
+    chosen: Sequence[Setup],
+    samples: int,
+    seed: int = 0,
+    tick: Callable[[int, int], None] = lambda setup, samples: None,
+) -> Iterator[Measurement]:
+    """Measure each setup with so many batches; `tick` hears of setups and samples done."""
+    if samples < 2:
+        raise HindsightError(f"samples must be at least 2, not {samples}.")
+    problem = finite_problem(environment)
+    _, exact = exact_gradient(policy, problem)
+    truth = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(exact)])
+    values = jnp.asarray(exact_values(policy_table(policy, problem), problem).values, jnp.float32)
+    known = _Known(policy, values, jnp.asarray(truth, jnp.float32))
+    for number, setup in enumerate(chosen):
+        draw = _sampler(environment, problem, setup)
+        groups: list[_Totals] = []
+        for group, share in enumerate(np.array_split(np.arange(samples), min(GROUPS, samples))):
+            keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), group), samples // GROUPS + 1)
+            groups.append(jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), draw(known, keys, len(share))))
+            tick(number, int(share[-1]) + 1)
+        yield _conclude(setup, samples, groups, truth)
+
+
+class _Totals(NamedTuple):
+    """Sums over batches."""
+
+    gradient: Float[Array, " parameter"]
+    squared_length: Float[Array, ""]
+    cosine: Float[Array, ""]
+    effective: Float[Array, " time"]
+    """Effective sample sizes as shares, summed over goals that have a ratio at that time."""
+    counted: Float[Array, " time"]
+
+
+class _Known(NamedTuple):
+    """What belongs to a policy: an input of the compiled programs, so that all policies share them."""
+
+    policy: Any
+    values: Float[Array, "time state goal"]
+    truth: Float[Array, " parameter"]
+
+
+def _sampler(
+    environment: Environment, problem: FiniteProblem, setup: Setup
+) -> Callable[[_Known, Key[Array, " sample"], int], _Totals]:
+    """A compiled function that sums over batches."""
+
+    def one(known: _Known, key: Key[Array, ""]) -> _Totals:
+        gradient, effective, counted = _estimate(environment, problem, setup, known, key)
+        flat = jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(gradient)])
+        squared = jnp.sum(flat**2)
+        length = jnp.sqrt(squared * jnp.sum(known.truth**2))
+        cosine = jnp.where(length > 0, jnp.sum(flat * known.truth) / jnp.where(length > 0, length, 1), 0)
+        return _Totals(flat, squared, cosine, effective, counted)
+
+    @jax.jit
+    def draw(known: _Known, keys: Key[Array, " sample"], count: Array) -> _Totals:
+        shapes = jax.eval_shape(one, known, keys[0])
+        zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        add = lambda number, total: jax.tree.map(jnp.add, total, one(known, keys[number]))  # noqa: E731
+        return jax.lax.fori_loop(0, count, add, zero)
+
+    return draw
+
+
+def _estimate(
+    environment: Environment, problem: FiniteProblem, setup: Setup, known: _Known, key: Array
+) -> tuple[Any, Array, Array]:
+    """One batch's estimate of the gradient, and the effective sample sizes of its ratios."""
+    policy = known.policy
+    episode_key, goal_key = jax.random.split(key)
+
+    def explore(observations: Array, goals: Array, time: Array, key: Array) -> tuple[Array, Array]:
+        return policy.sample(observations, goals, key)
+
+    episodes = collect(environment, explore, setup.batch_size, episode_key, setup.horizon)
+    form = find_form(setup.estimator)
+    goals = _goals(environment, problem, episodes, form.goals, setup.max_active_goals, goal_key)
+    states = encode_states(environment, policy, episodes)
+    rewards, decides = rewards_of_goals(environment, episodes, goals)
+    horizons = jnp.where(goals.present, rewards.shape[2], 0)
+    log_probabilities = log_probabilities_under_goals(policy, episodes, states, goals, horizons)
+    log_ratios = cumulative_log_ratios(log_probabilities, episodes.log_probabilities, episodes.taken)
+    given = Ingredients(
+        log_ratios,
+        rewards,
+        _values(problem, known.values, episodes, goals, decides),
+        goals.probabilities,
+        episodes.taken,
+        setup.ended,
+    )
+    gradient = surrogate_gradient(policy, episodes, states, goals, form.coefficients(given))
+    live = jnp.sum(episodes.taken, axis=0) if setup.ended == "drop" else jnp.full(rewards.shape[2], setup.batch_size)
+    sizes = effective_sample_size(log_ratios, episodes.taken, setup.ended) / jnp.maximum(live, 1)[None]
+    counted = goals.present[:, None] & (live > 0)[None]
+    return gradient, jnp.sum(jnp.where(counted, sizes, 0), axis=0), jnp.sum(counted, axis=0).astype(jnp.float32)
+
+
+def _goals(
+    environment: Environment,
+    problem: FiniteProblem,
+    episodes: Episodes,
+    which: Literal["pursued", "active", "all"],
+    cap: int | None,
+    key: Array,
+) -> GoalSet:
+    if which == "pursued":
+        return pursued_goals(environment, episodes)
+    if which == "active":
+        return active_goals(environment, episodes, cap, key)
+    goals = jnp.asarray(problem.goals, jnp.float32)
+    return GoalSet(goals, jnp.asarray(problem.goal_probabilities, jnp.float32), jnp.ones(len(goals), bool))
+
+
+def _values(
+    problem: FiniteProblem, values: Array, episodes: Episodes, goals: GoalSet, decides: Array
+) -> Float[Array, "goal episode state"]:
+    """The exact V_t(s[i, t], g) where a decision is made under g, otherwise zero; zero at the last state."""
+    states = _find(problem.observations, episodes.observations)
+    columns = _find(problem.goals, goals.goals)
+    times = jnp.arange(episodes.actions.shape[1])
+    found = values[times[None, :, None], states[:, :-1, None], columns[None, None, :]]
+    found = jnp.where(decides, jnp.moveaxis(found, 2, 0), 0)
+    return jnp.concatenate([found, jnp.zeros_like(found[:, :, :1])], axis=2)
+
+
+def _find(table: np.ndarray, rows: Array) -> Array:
+    """The position of each row in a table."""
+    candidates = jnp.asarray(table, jnp.float32).reshape((1,) * (rows.ndim - 1) + table.shape)
+    return jnp.argmax(jnp.all(rows[..., None, :] == candidates, axis=-1), axis=-1)
+
+
+def squared_bias(errors: Float[np.ndarray, "group parameter"]) -> tuple[float, float]:
+    """An unbiased estimate of the squared length of the mean of independent errors, and its standard error.
+
+    The product of two different groups' errors has the squared bias as its expectation; a jackknife over the groups
+    gives the standard error.
+    """
+    groups = len(errors)
+    products = errors @ errors.T
+    others = products.sum() - np.trace(products)
+    estimate = others / (groups * (groups - 1))
+    if groups < 3:
+        return float(estimate), float("nan")
+    without = others - 2 * (products.sum(axis=1) - np.diag(products))
+    replicates = without / ((groups - 1) * (groups - 2))
+    error = np.sqrt((groups - 1) / groups * np.sum((replicates - replicates.mean()) ** 2))
+    return float(estimate), float(error)
+
+
+def _conclude(setup: Setup, samples: int, groups: list[_Totals], truth: np.ndarray) -> Measurement:
+    sizes = np.array([len(share) for share in np.array_split(np.arange(samples), len(groups))])
+    totals: Any = jax.tree.map(lambda *parts: sum(parts), *groups)
+    scale = float(truth @ truth)
+    mean = totals.gradient / samples
+    variance = float(totals.squared_length / samples - mean @ mean) * samples / (samples - 1)
+    bias, bias_error = squared_bias(np.stack([group.gradient for group in groups]) / sizes[:, None] - truth)
+    length = np.sqrt(float(mean @ mean) * scale)
+    return Measurement(
+        setup=setup,
+        samples=samples,
+        bias=bias / scale,
+        bias_error=bias_error / scale,
+        variance=variance / scale,
+        mean_squared_error=(bias + variance) / scale,
+        cosine=float(totals.cosine) / samples,
+        cosine_of_mean=float(mean @ truth) / length if length > 0 else 0.0,
+        effective_sample_sizes=tuple(
+            float(size) for size in np.where(totals.counted > 0, totals.effective / np.maximum(totals.counted, 1), 0)
+        ),
+    )

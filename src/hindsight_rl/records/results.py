@@ -1,0 +1,250 @@
+"""The results of a study: one SQLite file, written by one process, in which each finished run is safe at once."""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.records.files import write_atomically
+from hindsight_rl.records.runs import Cause, Cell, FinishedRun, RunKey, StudyResults
+
+FORMAT = 1
+"""Version of the layout; a reader refuses a newer one."""
+RESULTS = "results.sqlite"
+
+_TABLES = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE cells (
+    environment TEXT, batch_size INTEGER, method TEXT, plan TEXT NOT NULL, position INTEGER NOT NULL,
+    PRIMARY KEY (environment, batch_size, method)
+) WITHOUT ROWID;
+CREATE TABLE origins (number INTEGER PRIMARY KEY, content TEXT NOT NULL UNIQUE);
+CREATE TABLE runs (
+    number INTEGER PRIMARY KEY,
+    environment TEXT NOT NULL, batch_size INTEGER NOT NULL, method TEXT NOT NULL,
+    stage TEXT NOT NULL, learning_rate REAL NOT NULL, baseline_learning_rate REAL NOT NULL, seed INTEGER NOT NULL,
+    settings TEXT NOT NULL, seconds REAL NOT NULL, failed_batch INTEGER, cause TEXT,
+    origin INTEGER NOT NULL REFERENCES origins,
+    UNIQUE (environment, batch_size, method, stage, learning_rate, baseline_learning_rate, seed)
+);
+CREATE TABLE evaluations (
+    run INTEGER NOT NULL REFERENCES runs, batch INTEGER NOT NULL, episodes INTEGER NOT NULL,
+    mean_return REAL, success_rate REAL, PRIMARY KEY (run, batch)
+) WITHOUT ROWID;
+CREATE TABLE records (
+    run INTEGER NOT NULL REFERENCES runs, name TEXT NOT NULL, shape TEXT NOT NULL, content BLOB NOT NULL,
+    PRIMARY KEY (run, name)
+) WITHOUT ROWID;
+"""
+
+
+class ResultsFile:
+    """The open file. Reading needs no claim; writing is for the one process that has claimed the study's folder."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection):
+        self._path = path
+        self._connection = connection
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: Path, create: bool = False, seconds_to_wait: float = 10.0) -> Iterator[Self]:
+        """Open the file of a study, or begin a new one."""
+        if not create and not path.exists():
+            raise HindsightError(f"'{path.parent}' holds no study: it has no {path.name}.")
+        with _explained(path):
+            if not path.exists():
+                # Whole or not at all: what a kill left of a file being made would pass for a damaged one for ever.
+                write_atomically(path, _empty_file())
+            connection = sqlite3.connect(path, timeout=seconds_to_wait, isolation_level=None)
+        try:
+            results = cls(path, connection)
+            results._check()
+            yield results
+        finally:
+            connection.close()
+
+    def _check(self) -> None:
+        """Refuse a file that is not ours, is damaged, or comes from a newer version."""
+        with _explained(self._path):
+            names = {row[0] for row in self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if "facts" not in names:
+                raise HindsightError(f"'{self._path}' is damaged or not a study's results: it lacks its tables.")
+            rows = self._connection.execute("SELECT value FROM facts WHERE name = 'format'").fetchall()
+            found = json.loads(rows[0][0]) if rows else None
+            if found != FORMAT:
+                newer = isinstance(found, int) and found > FORMAT
+                reason = "a newer hindsight wrote it; install that one" if newer else "no hindsight wrote that"
+                raise HindsightError(f"'{self._path}' has format {found}, but this hindsight reads {FORMAT}: {reason}.")
+            verdict = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if verdict != "ok":
+                raise HindsightError(f"'{self._path}' is damaged: {verdict.splitlines()[0]}.")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+    def write_facts(self, facts: Mapping[str, Any]) -> None:
+        """Say something of the study as a whole."""
+        with _explained(self._path), self._transaction():
+            rows = [(name, json.dumps(value)) for name, value in facts.items()]
+            self._connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", rows)
+
+    def write_plans(self, plans: Mapping[Cell, Mapping[str, Any]]) -> None:
+        """Say what is to be run for some cells, after those there already; where these are all, their order holds."""
+        with _explained(self._path), self._transaction():
+            new = {cell: json.dumps(plan) for cell, plan in plans.items()}
+            held = self._plans()
+            ordered = new if new.keys() >= held.keys() else held | new
+            rows = [(*cell, plan, position) for position, (cell, plan) in enumerate(ordered.items())]
+            self._connection.execute("DELETE FROM cells")
+            self._connection.executemany("INSERT INTO cells VALUES (?, ?, ?, ?, ?)", rows)
+
+    def write_origin(self, content: Mapping[str, Any]) -> int:
+        """The number under which runs refer to what made them."""
+        text = json.dumps(content, sort_keys=True)
+        with _explained(self._path), self._transaction():
+            self._connection.execute("INSERT OR IGNORE INTO origins (content) VALUES (?)", (text,))
+            return int(self._connection.execute("SELECT number FROM origins WHERE content = ?", (text,)).fetchone()[0])
+
+    def write_runs(self, runs: Sequence[FinishedRun]) -> None:
+        """Add finished runs: all of them or, when that fails, none."""
+        with _explained(self._path), self._transaction():
+            for run in runs:
+                self._insert(run)
+
+    def _insert(self, run: FinishedRun) -> None:
+        failure = (run.failure.batch, run.failure.sentence) if run.failure else (None, None)
+        settings = json.dumps(run.settings, sort_keys=True)
+        values = (*run.cell, *run.key, settings, run.seconds, *failure, run.origin)
+        places = ", ".join("?" * len(values))
+        number = self._connection.execute(f"INSERT INTO runs VALUES (NULL, {places})", values).lastrowid
+        columns = (run.batches, run.episodes, run.mean_returns, run.success_rates)
+        rows = [
+            (number, int(batch), int(episodes), _nullable(value), _nullable(rate))
+            for batch, episodes, value, rate in zip(*columns, strict=True)
+        ]
+        self._connection.executemany("INSERT INTO evaluations VALUES (?, ?, ?, ?, ?)", rows)
+        for name, array in run.records.items():
+            content = np.asarray(array, dtype="<i8", order="C")
+            row = (number, name, json.dumps(content.shape), content.tobytes())
+            self._connection.execute("INSERT INTO records VALUES (?, ?, ?, ?)", row)
+
+    def remove_runs_that_raised(self, cells: Iterable[Cell]) -> int:
+        """Forget the runs of some cells that an exception ended, to try them again; returns how many there were."""
+        those = "failed_batch = -1 AND environment = ? AND batch_size = ? AND method = ?"
+        removed = 0
+        with _explained(self._path), self._transaction():
+            for cell in cells:
+                for table in ("evaluations", "records"):
+                    where = f"run IN (SELECT number FROM runs WHERE {those})"
+                    self._connection.execute(f"DELETE FROM {table} WHERE {where}", cell)
+                removed += self._connection.execute(f"DELETE FROM runs WHERE {those}", cell).rowcount
+        return removed
+
+    def read(self) -> StudyResults:
+        """Everything, as one consistent state even while another process writes."""
+        with _explained(self._path), self._reading():
+            facts = {name: json.loads(value) for name, value in self._rows("SELECT name, value FROM facts")}
+            plans = {cell: json.loads(plan) for cell, plan in self._plans().items()}
+            origins = {number: json.loads(text) for number, text in self._rows("SELECT number, content FROM origins")}
+            return StudyResults(facts, plans, self._read_runs(), origins)
+
+    def _plans(self) -> dict[Cell, str]:
+        query = "SELECT environment, batch_size, method, plan FROM cells ORDER BY position"
+        return {Cell(*row[:3]): row[3] for row in self._rows(query)}
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            if self._connection.in_transaction:  # an error may have ended it
+                self._connection.execute("COMMIT")
+
+    def _read_runs(self) -> list[FinishedRun]:
+        evaluations: dict[int, list[tuple]] = {}
+        query = "SELECT run, batch, episodes, mean_return, success_rate FROM evaluations ORDER BY run, batch"
+        for run, *row in self._rows(query):
+            evaluations.setdefault(run, []).append(tuple(row))
+        records: dict[int, dict[str, np.ndarray]] = {}
+        for run, name, shape, content in self._rows("SELECT run, name, shape, content FROM records ORDER BY run, name"):
+            records.setdefault(run, {})[name] = np.frombuffer(content, dtype="<i8").reshape(json.loads(shape))
+        return [
+            _finished_run(row, evaluations.get(row[0], []), records.get(row[0], {}))
+            for row in self._rows(
+                "SELECT number, environment, batch_size, method, stage, learning_rate, baseline_learning_rate, seed,"
+                " settings, seconds, failed_batch, cause, origin FROM runs"
+                " ORDER BY environment, batch_size, method, stage, learning_rate, baseline_learning_rate, seed"
+            )
+        ]
+
+    def _rows(self, query: str) -> list[tuple]:
+        return self._connection.execute(query).fetchall()
+
+
+def _empty_file() -> bytes:
+    """The content of a file without runs."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(_TABLES)
+        connection.execute("INSERT INTO facts VALUES ('format', ?)", (json.dumps(FORMAT),))
+        connection.commit()
+        return connection.serialize()
+
+
+def _finished_run(row: tuple, evaluations: Sequence[tuple], records: Mapping[str, np.ndarray]) -> FinishedRun:
+    _, environment, batch_size, method, stage, rate, baseline_rate, seed, settings, seconds, batch, cause, origin = row
+    table = np.array(evaluations, dtype=np.float64).reshape(-1, 4)
+    return FinishedRun(
+        cell=Cell(environment, batch_size, method),
+        key=RunKey(stage, rate, baseline_rate, seed),
+        settings=json.loads(settings),
+        batches=table[:, 0].astype(np.int64),
+        episodes=table[:, 1].astype(np.int64),
+        mean_returns=table[:, 2],
+        success_rates=table[:, 3],
+        seconds=seconds,
+        failure=None if cause is None else Cause(batch, cause),
+        records=records,
+        origin=origin,
+    )
+
+
+def _nullable(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn what SQLite has to say into a sentence."""
+    try:
+        yield
+    except sqlite3.IntegrityError as error:
+        raise HindsightError(f"Could not write '{path}': a run of it is there already ({error}).") from error
+    except sqlite3.OperationalError as error:
+        text = str(error)
+        if "locked" in text:
+            raise HindsightError(f"'{path}' is locked by another process; try again when that one is done.") from error
+        if "full" in text:
+            raise HindsightError(f"Could not write '{path}': the disk is full; what it held before is safe.") from error
+        if "I/O" in text:  # also what a quota, or a limit on the size of files, comes out as
+            text = "the disk or its quota refused (disk I/O error); what it held before is safe"
+        raise HindsightError(f"Could not use '{path}': {text}.") from error
+    except HindsightError:
+        raise
+    # What is no longer what was written can break anywhere between SQLite and the arrays.
+    except (sqlite3.DatabaseError, ValueError, TypeError, OSError) as error:
+        gist = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise HindsightError(f"'{path}' is damaged or not a study's results: {gist}.") from error

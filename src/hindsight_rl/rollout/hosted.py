@@ -1,0 +1,231 @@
+"""Whole episodes of a hosted environment: one call of the policy for each time step of all live episodes."""
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.environments.hosted import HostedEnvironment
+from hindsight_rl.environments.task import HostedTask
+from hindsight_rl.rollout.compiled import Outcomes
+from hindsight_rl.rollout.slots import Layout
+from hindsight_rl.rollout.workers import WorkerPool
+
+Explore = Callable[[np.ndarray, np.ndarray, np.integer, Key[Array, ""]], tuple[Array, Array]]
+"""As for compiled environments, from arrays that come from simulators."""
+
+
+def layout_of(environment: HostedEnvironment) -> Layout:
+    """What an episode of the environment shows and takes."""
+    action_shape = (environment.action_count,) if environment.continuous else ()
+    return Layout(environment.observation_shape, environment.observation_type, environment.goal_shape, action_shape)
+
+
+def open_pool(
+    environment: HostedEnvironment,
+    slots: int,
+    workers: int | None = None,
+    notice: Callable[[str], None] = lambda sentence: None,
+) -> WorkerPool:
+    """A pool in which so many episodes are played at a time, by as many workers as said here or by the environment."""
+    if workers is None:
+        workers = environment.workers or os.cpu_count() or 1
+    return WorkerPool(environment.simulator(), layout_of(environment), slots, workers, notice)
+
+
+def episode_seeds(key: Key[Array, ""], episodes: int) -> tuple[np.ndarray, Key[Array, ""]]:
+    """Seeds of each episode and of its goal, and the key for its actions: split as for compiled environments."""
+    reset_key, goal_key, step_key = jax.random.split(key, 3)
+    halves = [np.asarray(jax.random.key_data(jax.random.split(each, episodes))) for each in (reset_key, goal_key)]
+    words = np.stack(halves, axis=1).astype(np.uint64)
+    return (words[..., 0] << np.uint64(32)) | words[..., 1], step_key
+
+
+def collect_hosted(
+    environment: HostedEnvironment,
+    pool: WorkerPool,
+    explore: Explore,
+    batch_size: int,
+    key: Key[Array, ""],
+    horizon: Literal["paper", "full"] = "paper",
+) -> Episodes:
+    """A batch of episodes, as `collect` makes them of compiled environments. `explore` must be compiled."""
+    seeds, step_key = episode_seeds(key, batch_size)
+    record = _Record(environment, batch_size)
+    for start in range(0, batch_size, pool.places):
+        episodes = np.arange(start, min(start + pool.places, batch_size))
+        _play_together(environment, pool, explore, seeds, episodes, step_key, record, horizon == "paper")
+    return record.episodes()
+
+
+class _Record:
+    """Padded arrays into which episodes are written as they are played."""
+
+    def __init__(self, environment: HostedEnvironment, episodes: int):
+        layout, states = layout_of(environment), environment.horizon
+        action_type = np.float32 if environment.continuous else np.int32
+        self.observations = np.zeros((episodes, states, *layout.observation_shape), layout.observation_type)
+        self.achieved_goals = np.zeros((episodes, states, *layout.goal_shape), np.float32)
+        self.actions = np.zeros((episodes, states - 1, *layout.action_shape), action_type)
+        self.goals = np.zeros((episodes, *layout.goal_shape), np.float32)
+        self.lengths = np.zeros(episodes, np.int32)
+        self.log_probabilities = np.zeros((episodes, states - 1), np.float32)
+
+    def episodes(self) -> Episodes:
+        arrays = (self.observations, self.achieved_goals, self.actions, self.goals, self.lengths)
+        return Episodes(*map(jnp.asarray, (*arrays, self.log_probabilities)))
+
+
+def _play_together(
+    environment: HostedEnvironment,
+    pool: WorkerPool,
+    explore: Explore,
+    seeds: np.ndarray,
+    episodes: np.ndarray,
+    step_key: Key[Array, ""],
+    record: _Record,
+    ends_at_goal: bool,
+) -> None:
+    """Play episodes side by side, one in each slot, from their beginning to the last one's end.
+
+    They form two teams, so that the simulators of one are at work while the policy looks at the other. It is called for
+    a team's episodes with a place for every episode, so that each gets the same action as it would among all others.
+    Pictures cost more to look at than to make: there one call serves all.
+    """
+    slots = np.arange(len(episodes))
+    pool.begin(slots, seeds[episodes])
+    record.goals[episodes] = pool.slots.goals[slots]
+    shown = _Shown(record, pool, episodes)
+    shown.write(slots, 0)
+    action_keys = _action_keys(step_key, environment.horizon - 1)
+
+    def act(live: np.ndarray, time: int) -> None:
+        """Have the next actions of some episodes taken. With pictures the workers wait meanwhile: keep it short."""
+        chosen = explore(record.observations[:, time], record.goals, np.int32(time), action_keys[time])
+        actions, log_probabilities = (np.asarray(each)[episodes[live]] for each in chosen)
+        pool.ask(live, actions)
+        record.actions[episodes[live], time] = actions
+        record.log_probabilities[episodes[live], time] = log_probabilities
+        record.lengths[episodes[live]] = time + 1
+
+    shares = [slots] if environment.shows_pictures else [slots[: len(slots) // 2], slots[len(slots) // 2 :]]
+    live = {team: share for team, share in enumerate(shares) if len(share)}
+    times = dict.fromkeys(live, 0)
+    for team in live:
+        act(live[team], 0)
+    while live:
+        team = pool.answered(live)
+        times[team] += 1
+        shown.write(live[team], times[team])
+        ended = pool.slots.over[slots]
+        if ends_at_goal:
+            ended = ended | reached_now(environment.task, pool.slots.achieved_goals[slots], record.goals[episodes])
+        live[team] = live[team][~ended[live[team]]]
+        if len(live[team]) and times[team] < environment.horizon - 1:
+            act(live[team], times[team])
+        else:
+            del live[team]
+
+
+class _Shown:
+    """Copies what the slots show into the record."""
+
+    def __init__(self, record: _Record, pool: WorkerPool, episodes: np.ndarray):
+        self._record, self._pool, self._episodes = record, pool, episodes
+
+    def write(self, slots: np.ndarray, state: int) -> None:
+        self._record.observations[self._episodes[slots], state] = self._pool.slots.observations[slots]
+        self._record.achieved_goals[self._episodes[slots], state] = self._pool.slots.achieved_goals[slots]
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _action_keys(step_key: Key[Array, ""], actions: int) -> list[Key[Array, ""]]:
+    """The keys for the actions of each time step, as for compiled environments."""
+    return [jax.random.split(jax.random.fold_in(step_key, time))[0] for time in range(actions)]
+
+
+class _Judges(NamedTuple):
+    """The compiled judgements of a task over rows of states and goals."""
+
+    reached: Callable[[np.ndarray, np.ndarray], Array]
+    rewards_and_reached: Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[Array, Array]]
+
+
+@functools.lru_cache(maxsize=4)
+def _judges(task: HostedTask) -> _Judges:
+    reached = jax.vmap(task.reached)
+
+    def both(achieved: Array, goals: Array, times: Array) -> tuple[Array, Array]:
+        return jax.vmap(task.reward)(achieved, goals, times), reached(achieved, goals)
+
+    return _Judges(jax.jit(reached), jax.jit(both))
+
+
+def reached_now(task: HostedTask, achieved: np.ndarray, goals: np.ndarray) -> np.ndarray:
+    """Which of some states reach the goal beside them."""
+    reached = np.asarray(_judges(task).reached(achieved, goals))
+    task.raise_fault()
+    return reached
+
+
+def play_hosted(
+    environment: HostedEnvironment,
+    pool: WorkerPool,
+    exploit: Callable[[np.ndarray, np.ndarray, np.ndarray], Array],
+    episodes: int,
+    key: Key[Array, ""],
+) -> Outcomes:
+    """The returns of greedy episodes; a slot whose episode has ended begins the next one at once."""
+    seeds, _ = episode_seeds(key, episodes)
+    # However few of them can be used: the same batch of observations gives the same actions, to the last bit.
+    count = len(pool.slots.over)
+    waiting = iter(range(episodes))
+    playing = np.full(count, -1)
+    times = np.zeros(count, np.int32)
+    returns, successes = np.zeros(episodes), np.zeros(episodes, bool)
+    _refill(pool, playing, times, waiting, seeds)
+    while np.any(playing >= 0):
+        now = np.flatnonzero(playing >= 0)
+        actions = np.asarray(exploit(pool.slots.observations, pool.slots.goals, times))
+        pool.step(now, actions[now])
+        times[now] += 1
+        # A slot without an episode shows nothing that could be judged: in its place stands one that has an episode.
+        rows = np.where(playing >= 0, np.arange(count), now[0])
+        rewards, reached = judge(environment.task, pool.slots.achieved_goals[rows], pool.slots.goals[rows], times[rows])
+        returns[playing[now]] += rewards[now]
+        successes[playing[now]] |= reached[now]
+        ended = now[reached[now] | pool.slots.over[now] | (times[now] >= environment.horizon - 1)]
+        playing[ended] = -1
+        _refill(pool, playing, times, waiting, seeds)
+    return Outcomes(jnp.asarray(returns, jnp.float32), jnp.asarray(successes))
+
+
+def _refill(
+    pool: WorkerPool, playing: np.ndarray, times: np.ndarray, waiting: Iterator[int], seeds: np.ndarray
+) -> None:
+    """Begin the next episodes in the free slots, in their order."""
+    begun = []
+    for slot in np.flatnonzero(playing[: pool.places] < 0):
+        episode = next(waiting, None)
+        if episode is None:
+            break
+        playing[slot], times[slot] = episode, 0
+        begun.append(int(slot))
+    if begun:
+        pool.begin(begun, seeds[playing[begun]])
+
+
+def judge(
+    task: HostedTask, achieved: np.ndarray, goals: np.ndarray, times: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The reward of each state under the goal beside it, and whether it reaches that goal."""
+    rewards, reached = _judges(task).rewards_and_reached(achieved, goals, times)
+    judged = np.asarray(rewards), np.asarray(reached)
+    task.raise_fault()
+    return judged
