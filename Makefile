@@ -1,10 +1,11 @@
-# Everything goes into .venv; PYTHON chooses the interpreter that makes it.
+# Python packages go into .venv; PYTHON chooses the interpreter that makes it. Outside of it only `make system-packages`, which
+# `make test` calls, installs anything: Debian's chromium and EGL, where they are missing and it has the rights.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup system-packages demo test test-slow lint types bench bench-replay bench-packages results-paper results-halving results-her results-hosted results-gradients format clean
+.PHONY: help setup system-packages demo test test-slow coverage lint types hooks bench bench-replay bench-packages results-paper results-halving results-her results-hosted results-gradients format clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -29,6 +30,10 @@ test: setup system-packages lint types ## All tests, linters and type checks
 test-slow: setup ## Real learning runs, some minutes
 	$(BIN)/python -m pytest -m slow
 
+coverage: setup system-packages ## The tests again, slower, to see which lines of the program they run
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=
+	$(BIN)/python scripts/coverage_table.py
+
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -36,6 +41,9 @@ lint: setup
 
 types: setup
 	$(BIN)/mypy
+
+hooks: setup ## Check lint and types before each commit, with pre-commit
+	$(BIN)/pre-commit install
 
 bench: setup bench-packages ## Speed: beside the published code, bare simulators and PyTorch
 	$(BIN)/python benchmarks/speed.py
@@ -47,9 +55,19 @@ bench-replay: setup bench-packages ## DQN+HER and our other methods beside stabl
 bench-packages: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --requirement benchmarks/requirements.txt
 
+# Of a report, results/ keeps what its texts show or rest on; the whole of it stays in the study folder.
+# $(call keep,study folder,folder in results,files)
+keep = for file in $(3); do mkdir -p $(2)/$${file%/*} && cp $(1)/report/$$file $(2)/$$file || exit 1; done
+KEPT_TABLES := tables/settings.md tables/cell-settings.md tables/origins.md tables/comparisons.md tables/thresholds.md
+KEPT_PAPER := $(KEPT_TABLES) tables/paper.md figures/paper.png figures/learning-curves-four-rooms-batch16.png
+KEPT_HER := $(KEPT_TABLES) $(patsubst %,figures/learning-curves-%-batch16.png,bit-flipping-8 bit-flipping-16 empty-room four-rooms)
+KEPT_BEYOND := $(KEPT_TABLES) tables/performance.md tables/sensitivity.md \
+	$(patsubst %,figures/learning-curves-%-batch16.png,bit-flipping-8 empty-room)
+
 results-paper: setup ## The paper's small environments as a study (many hours; goes on where it stopped)
 	$(BIN)/hindsight study run results/paper/study.toml
-	$(BIN)/hindsight study report studies/paper-small --output results/paper
+	$(BIN)/hindsight study report studies/paper-small
+	$(call keep,studies/paper-small,results/paper,$(KEPT_PAPER))
 	$(BIN)/hindsight study export studies/paper-small --output results/paper/evaluations.parquet
 	$(BIN)/hindsight study run results/paper/checks.toml
 	$(BIN)/hindsight study export studies/paper-checks --output results/paper/checks.parquet
@@ -60,10 +78,12 @@ results-halving: setup ## Successive halving beside the full grid (half an hour;
 results-her: setup ## DQN and DQN+HER beside GCPG and HPG (hours; goes on where it stopped)
 	if [ -d studies/paper-small ]; then $(BIN)/hindsight study merge studies/her-small studies/paper-small --methods gcpg hpg --batch-sizes 16; fi
 	$(BIN)/hindsight study run results/her/study.toml
-	$(BIN)/hindsight study report studies/her-small --output results/her
+	$(BIN)/hindsight study report studies/her-small
+	$(call keep,studies/her-small,results/her,$(KEPT_HER))
 	$(BIN)/hindsight study export studies/her-small --output results/her/evaluations.parquet
 	$(BIN)/hindsight study run results/her/beyond-horizon.toml
-	$(BIN)/hindsight study report studies/her-beyond-horizon --output results/her/beyond-horizon
+	$(BIN)/hindsight study report studies/her-beyond-horizon
+	$(call keep,studies/her-beyond-horizon,results/her/beyond-horizon,$(KEPT_BEYOND))
 
 results-hosted: setup ## FetchReach, FetchPush and Ms. Pac-man: curves and films (many hours; goes on where it stopped)
 	$(BIN)/python scripts/results_hosted.py
@@ -76,4 +96,4 @@ format: setup
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage .coverage.* htmlcov
