@@ -38,7 +38,7 @@ def fetch_push_steps(actions: int) -> Iterator[None]:
 def ms_pacman_steps(actions: int) -> Iterator[None]:
     """Episodes of Ms. Pac-man, step by step; screens are read at the ticks whose frames are shown or combined."""
     from hindsight_rl.environments.extras import import_ale
-    from hindsight_rl.environments.ms_pacman import (
+    from hindsight_rl.environments.ms_pacman.game import (
         ACTIONS,
         FRAME_TICKS,
         FROZEN_TICKS,
@@ -95,7 +95,7 @@ STEPPERS: Mapping[str, Callable[..., Iterator[None]]] = {
 class BareSimulators:
     """A process for each core, each with one simulator."""
 
-    def __init__(self, stepper: str, arguments: tuple, processes: int):
+    def __init__(self, stepper: str, arguments: tuple[Any, ...], processes: int):
         context = multiprocessing.get_context("spawn")
         self._stack = ExitStack()
         self._connections = []
@@ -121,7 +121,7 @@ class BareSimulators:
         return sum(connection.recv() for connection in self._connections)
 
 
-def _serve(stepper: str, arguments: tuple, connection: Connection) -> None:
+def _serve(stepper: str, arguments: tuple[Any, ...], connection: Connection) -> None:
     steps = STEPPERS[stepper](*arguments)
     next(steps)
     with suppress(EOFError):

@@ -11,12 +11,11 @@ import numpy as np
 from bare_simulators import BareSimulators
 from measured import in_rounds
 
-from hindsight_rl.environments.hosted import HostedEnvironment
-from hindsight_rl.environments.registry import make
-from hindsight_rl.experiments.paper import default_settings
+from hindsight_rl.environments.hosted import HostedTask
+from hindsight_rl.experiments.configuration import resolve
 from hindsight_rl.rollout.hosted import collect_hosted, open_pool
 from hindsight_rl.rollout.workers import WorkerPool
-from hindsight_rl.training.loop import make_agent
+from hindsight_rl.training.program import make_program
 
 
 def measure_rollout(name: str, seconds: float, rounds: int) -> dict[str, Any]:
@@ -25,24 +24,24 @@ def measure_rollout(name: str, seconds: float, rounds: int) -> dict[str, Any]:
     Also processor seconds, which a busy machine hardly changes: those of the learning process for each time step of a
     batch, during which the workers wait, and those of one policy call among them.
     """
-    environment = make(name)
-    assert isinstance(environment, HostedEnvironment)
-    settings = default_settings(name, {})
-    agent = make_agent(environment, settings)
-    explore = functools.partial(jax.jit(agent.explore), agent.init(jax.random.key(0)))
-    cores, actions = os.cpu_count() or 1, environment.horizon - 1
-    wrapped = (environment.simulator(), environment.action_count, actions)
+    job = resolve(name, {})
+    task, settings = job.environment.task, job.settings
+    assert isinstance(task, HostedTask)
+    program = make_program(task, settings)
+    explore = functools.partial(program.explore, program.agent.init(jax.random.key(0)))
+    cores, actions = os.cpu_count() or 1, task.horizon - 1
+    wrapped = (task.source(), task.action_count, actions)
     with ExitStack() as stack:
         bare = stack.enter_context(BareSimulators(name, (actions,), cores))
         ours = stack.enter_context(BareSimulators("wrapped", wrapped, cores))
-        pool = stack.enter_context(open_pool(environment, settings.batch_size, cores))
+        pool = stack.enter_context(open_pool(task, settings.batch_size, cores))
         keys = iter(jax.random.split(jax.random.key(1), 10_000))
         learner: list[float] = []
 
         def rollout() -> float:
             began, worked, steps, batches = time.perf_counter(), time.process_time(), 0, 0
             while time.perf_counter() - began < seconds:
-                episodes = collect_hosted(environment, pool, explore, settings.batch_size, next(keys))
+                episodes = collect_hosted(task, pool, explore, settings.batch_size, next(keys))
                 steps += int(np.sum(episodes.lengths))
                 batches += 1
             learner.append((time.process_time() - worked) / (batches * actions))
@@ -51,13 +50,13 @@ def measure_rollout(name: str, seconds: float, rounds: int) -> dict[str, Any]:
         contestants = {
             "bare": lambda: bare.steps_per_second(seconds),
             "simulators": lambda: ours.steps_per_second(seconds),
-            "pool": lambda: pool_alone(pool, actions, environment.action_count, seconds),
+            "pool": lambda: pool_alone(pool, actions, task.action_count, seconds),
             "rollout": rollout,
         }
         for warm_up in contestants.values():
             warm_up()
         rates = in_rounds(contestants, rounds)
-        found = {"rates": rates, "policy_call": policy_call(environment, explore, settings.batch_size)}
+        found = {"rates": rates, "policy_call": policy_call(task, explore, settings.batch_size)}
     # The first one compiled.
     return {**found, "learner": learner[1:], "steps": settings.batch_size * actions}
 
@@ -75,10 +74,10 @@ def pool_alone(pool: WorkerPool, actions: int, action_count: int, seconds: float
     return steps / (time.perf_counter() - began)
 
 
-def policy_call(environment: HostedEnvironment, explore: Any, count: int) -> float:
+def policy_call(task: HostedTask, explore: Any, count: int) -> float:
     """Processor seconds of one call of the policy."""
-    observations = np.zeros((count, *environment.observation_shape), environment.observation_type)
-    goals = np.zeros((count, *environment.goal_shape), np.float32)
+    observations = np.zeros((count, *task.observation_shape), task.observation_type)
+    goals = np.zeros((count, *task.goal_shape), np.float32)
     began = time.process_time()
     for _ in range(50):
         jax.block_until_ready(explore(observations, goals, np.int32(0), jax.random.key(0)))

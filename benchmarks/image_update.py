@@ -13,36 +13,37 @@ from synthetic_episodes import batch
 from torch_update import TorchUpdate, torch_kernel
 
 from hindsight_rl.agents.active_goals import active_goals
-from hindsight_rl.agents.interface import Agent, LearningRates
-from hindsight_rl.agents.policy_gradient import hindsight_coefficients
-from hindsight_rl.agents.registry import find_method
+from hindsight_rl.agents.interface import Agent
+from hindsight_rl.agents.options import HindsightBaselineOptions
+from hindsight_rl.agents.policy_gradient import training_coefficients
 from hindsight_rl.agents.surrogate import encode_states, surrogate_gradient
 from hindsight_rl.core.episodes import Episodes
-from hindsight_rl.environments.hosted import HostedEnvironment
-from hindsight_rl.environments.registry import make
-from hindsight_rl.experiments.paper import default_settings
+from hindsight_rl.environments.hosted import HostedTask
+from hindsight_rl.estimators.table import find_estimator
+from hindsight_rl.experiments.configuration import resolve
 from hindsight_rl.networks.images import LAYERS
 from hindsight_rl.networks.policy import Policy
-from hindsight_rl.training.loop import make_agent
+from hindsight_rl.training.program import make_program
 
 GOALS_EACH = 3
 Clock = Callable[[], float]
-RATES = LearningRates(jnp.float32(1e-4), jnp.float32(1e-4))
+RATES = {"learning_rate": jnp.float32(1e-4)}
 
 
 def measure_images(rounds: int, with_naive: bool, clock: Clock = time.perf_counter) -> dict[str, Any]:
     """Seconds of an update for each contestant, round by round, and how far the gradients are apart."""
     torch = need("torch")
-    environment = make("ms-pacman")
-    assert isinstance(environment, HostedEnvironment)
-    episodes = batch(environment, "ms-pacman")
-    agent = make_agent(environment, default_settings("ms-pacman", {"method": "hpg", "max_active_goals": GOALS_EACH}))
+    job = resolve("ms-pacman", {"method": "hpg", "max_active_goals": GOALS_EACH})
+    task = job.environment.task
+    assert isinstance(task, HostedTask)
+    episodes = batch(task, "ms-pacman")
+    agent = make_program(task, job.settings).agent
     state, key = agent.init(jax.random.key(0)), jax.random.key(1)
 
     def theirs(channels_last: bool) -> TorchUpdate:
-        return TorchUpdate(environment, state.policy, episodes, GOALS_EACH, key, channels_last)
+        return TorchUpdate(task, state.policy, episodes, GOALS_EACH, key, channels_last)
 
-    difference = gradient_difference(environment, state, key, theirs(False))
+    difference = gradient_difference(task, state, key, theirs(False))
     ours, cores = our_update(agent, state, episodes, key, clock), os.cpu_count() or 1
     updates = {layout: theirs(layout == "last").shared for layout in ("first", "last")}
     ways = [(layout, threads) for layout in updates for threads in sorted({1, cores})]
@@ -77,15 +78,16 @@ def timed(work: Callable[[], None], torch: Any, threads: int, clock: Clock) -> f
     return clock() - began
 
 
-def gradient_difference(environment: HostedEnvironment, state: Any, key: jax.Array, theirs: TorchUpdate) -> float:
+def gradient_difference(task: HostedTask, state: Any, key: jax.Array, theirs: TorchUpdate) -> float:
     """The largest difference between the two gradients, relative to the largest entry of the same array."""
-    episodes = batch(environment, "ms-pacman")
+    episodes = batch(task, "ms-pacman")
+    estimator, options = find_estimator("weighted"), HindsightBaselineOptions(max_active_goals=GOALS_EACH)
 
     def gradient(policy: Policy) -> Policy:
-        goals = active_goals(environment, episodes, GOALS_EACH, key)
-        states = encode_states(environment, policy, episodes)
-        method, now = find_method("hpg"), state._replace(policy=policy)
-        coefficients, _ = hindsight_coefficients(environment, method, "drop", now, episodes, states, goals)
+        goals = active_goals(task, episodes, key, options)
+        states = encode_states(task, policy, episodes)
+        now = state._replace(policy=policy)
+        coefficients, _ = training_coefficients(task, estimator, options, now, episodes, states, goals)
         return surrogate_gradient(policy, episodes, states, goals, coefficients)
 
     ours = jax.jit(gradient)(state.policy)

@@ -7,9 +7,8 @@ import jax
 import jax.numpy as jnp
 from replay_contestants import Arena, Contestant
 
-from hindsight_rl.agents.interface import LearningRates
 from hindsight_rl.environments.registry import make_compiled
-from hindsight_rl.training.loop import Program, make_program
+from hindsight_rl.training.program import Program, make_program
 
 
 class Ours:
@@ -20,14 +19,10 @@ class Ours:
     def __init__(self, arena: Arena, contestant: Contestant, seed: int, program: Program | None = None):
         settings = contestant.settings(arena)
         self._batch_size = settings.batch_size
-        self._steps_per_batch = settings.gradient_steps if contestant.method.startswith("dqn") else 1
-        if program is None:
-            made = make_program(make_compiled(arena.name), settings)
-            assert isinstance(made, Program)
-            program = made
-        self.program = program
+        self._steps_per_batch = settings.options.gradient_steps if contestant.method.startswith("dqn") else 1
+        self.program = program or make_program(make_compiled(arena.name), settings)
         self._seeds = jnp.array([seed], jnp.uint32)
-        self._rates = LearningRates(jnp.full(1, settings.learning_rate), jnp.full(1, settings.baseline_learning_rate))
+        self._rates = {name: jnp.full(1, rate) for name, rate in settings.rates.items()}
         self.batches = 0
         began = time.perf_counter()
         self.states: Any = self.program.init(self._seeds)
@@ -53,9 +48,10 @@ class Ours:
     def evaluate(self) -> tuple[float, float]:
         """Mean return and success rate of greedy episodes."""
         found = self._advance(0, True)
-        return float(found.mean_return[0]), float(found.success_rate[0])
+        return float(found["mean_return"][0]), float(found["success_rate"][0])
 
     def _advance(self, batches: int, evaluates: bool) -> Any:
+        assert self.program.advance is not None
         advanced = self.program.advance(self.states, self._seeds, self._rates, self.batches, batches, evaluates)
-        self.states, evaluation = jax.block_until_ready(advanced)
+        self.states, evaluation, _ = jax.block_until_ready(advanced)
         return evaluation

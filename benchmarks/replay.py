@@ -18,7 +18,7 @@ from rich.console import Console
 
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.records.files import make_folder
-from hindsight_rl.training.loop import Program
+from hindsight_rl.training.program import Program
 
 RESULTS = Path(__file__).parent.parent / "results" / "replay"
 
@@ -72,9 +72,9 @@ def measure_speeds(
 
 def measure_curves(
     store: Measurements, arenas: list[Arena], seeds: int, threads: dict[tuple[str, int], int]
-) -> dict[str, dict[str, list]]:
+) -> dict[str, dict[str, list[Any]]]:
     """Learning curves by arena, contestant and seed; the contestants take turns within each seed."""
-    found: dict[str, dict[str, list]] = {arena.name: {each.name: [] for each in CONTESTANTS} for arena in arenas}
+    found: dict[str, dict[str, list[Any]]] = {arena.name: {each.name: [] for each in CONTESTANTS} for arena in arenas}
     programs: dict[tuple[str, str], Program] = {}
     for seed, arena, contestant in itertools.product(range(seeds), arenas, CONTESTANTS):
         how = {"contestant": repr(contestant), "arena": repr(arena)}

@@ -1,11 +1,11 @@
 """What `benchmarks/replay.py` compares: how each contestant is set up, and how long it is given."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from hindsight_rl.environments.registry import make_compiled
 from hindsight_rl.exact.best import best_return
-from hindsight_rl.training.settings import Settings
+from hindsight_rl.training.settings import Settings, make_settings
 
 EPISODES = 16
 """In a cycle."""
@@ -79,21 +79,21 @@ class Contestant:
     def settings(self, arena: Arena) -> Settings:
         """Our settings."""
         replays = self.method.startswith("dqn")
-        similar = {"relabelling": "future", "relabelled_goals": GOALS, "gradient_steps": arena.gradient_steps}
-        return Settings(
-            method=self.method,
-            batch_size=self.batch_size,
-            batches=arena.episodes // self.batch_size,
-            evaluate_every=arena.episodes // self.batch_size,
-            learning_rate=REPLAY_RATE if replays else arena.policy_rate,
-            minibatch_size=self.minibatch,
-            epsilon=EPSILON,
-            discount=DISCOUNT,
-            hidden_layers=HIDDEN,
-            replay_capacity=CAPACITY,
-            reward_offset=-1.0 if self.rewards == "steps" else 0.0,
-            **(similar if self.like_stable_baselines else {}),  # type: ignore[arg-type]
-        )
+        chosen: dict[str, Any] = {
+            "method": self.method,
+            "batch_size": self.batch_size,
+            "batches": arena.episodes // self.batch_size,
+            "evaluate_every": arena.episodes // self.batch_size,
+            "learning_rate": REPLAY_RATE if replays else arena.policy_rate,
+            "hidden_layers": HIDDEN,
+            "reward_offset": -1.0 if self.rewards == "steps" else 0.0,
+        }
+        if replays:
+            chosen |= {"minibatch_size": self.minibatch, "epsilon": EPSILON, "discount": DISCOUNT}
+            chosen |= {"replay_capacity": CAPACITY}
+        if self.like_stable_baselines:
+            chosen |= {"relabelling": "future", "relabelled_goals": GOALS, "gradient_steps": arena.gradient_steps}
+        return make_settings(chosen)
 
 
 ARENAS = (

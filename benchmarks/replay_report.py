@@ -80,7 +80,7 @@ def speed_table(speeds: dict[tuple[str, int], Any]) -> list[str]:
     return lines
 
 
-def learning_table(arena: Arena, curves: dict[str, list]) -> list[str]:
+def learning_table(arena: Arena, curves: dict[str, list[Any]]) -> list[str]:
     """Episodes and seconds to each mark, for each contestant."""
     marks = [*arena.marks, 0.9 * arena.best]
     heads = [f"return {mark:.3g}" for mark in marks[:-1]] + [f"90 % of the best ({marks[-1]:.3g} of {arena.best:.4g})"]
@@ -94,7 +94,7 @@ def learning_table(arena: Arena, curves: dict[str, list]) -> list[str]:
     return lines
 
 
-def until(runs: list, mark: float) -> str:
+def until(runs: list[Any], mark: float) -> str:
     """When a mark was reached, in words."""
     reached = [next((point for point in run["points"] if point[2] >= mark), None) for run in runs]
     count = sum(point is not None for point in reached)

@@ -15,7 +15,6 @@ from ours import Ours
 from replay_contestants import EPISODES, MATCHED, REPLAY_RATE, Arena
 from stable_baselines import StableBaselines
 
-from hindsight_rl.agents.interface import LearningRates
 from hindsight_rl.environments.registry import make_compiled
 from hindsight_rl.rollout.compiled import collect
 
@@ -65,13 +64,13 @@ def compiled_update(learner: Ours, arena: Arena) -> Callable[[], None]:
         return agent.explore(state, *situation)
 
     episodes = collect(make_compiled(arena.name), explore, EPISODES, jax.random.key(1))
-    rates = LearningRates(jnp.float32(REPLAY_RATE), jnp.float32(REPLAY_RATE))
+    rates = {"learning_rate": jnp.float32(REPLAY_RATE)}
     # In training the buffer is updated where it lies; a copy of it for each call would be an artefact.
     update = jax.jit(agent.update, donate_argnums=0)
     kept = [jax.tree.map(jnp.copy, state)]
 
     def learn_once() -> None:
-        kept[0] = jax.block_until_ready(update(kept[0], episodes, rates, jax.random.key(2)))[0]
+        kept[0] = jax.block_until_ready(update(kept[0], episodes, rates, jax.random.key(2))).state
 
     return learn_once
 

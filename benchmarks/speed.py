@@ -19,12 +19,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from hindsight_rl.agents import pairs as pairwise
-from hindsight_rl.agents.interface import LearningRates
 from hindsight_rl.cli.compilation import keep_compiled_programs
+from hindsight_rl.core import pairs as pairwise
 from hindsight_rl.environments.registry import make_compiled
 from hindsight_rl.rollout.compiled import collect
-from hindsight_rl.training.loop import make_agent, training
+from hindsight_rl.training.loop import training
+from hindsight_rl.training.program import make_program
 from hindsight_rl.training.settings import Settings
 
 
@@ -110,9 +110,9 @@ def matmul_gigaflops() -> float:
 
 def updates_per_second(cell: Cell, seconds: float) -> float:
     """Updates over all runs in a second, compilation aside."""
-    environment = make_compiled(cell.environment)
     guess = max(2, int(60 * cell.published * seconds / cell.runs))
-    job = training(environment, cell.settings(guess))
+    settings = cell.settings(guess)
+    job = training(make_program(make_compiled(cell.environment), settings), settings)
     next(job)
     began = time.perf_counter()
     next(job)
@@ -122,13 +122,13 @@ def updates_per_second(cell: Cell, seconds: float) -> float:
 def gigaflops_per_update(cell: Cell) -> float:
     """The matrix multiplications that one update of a fresh policy needs: rollout, ratios, values and gradients."""
     environment = make_compiled(cell.environment)
-    agent = make_agent(environment, cell.settings(1))
+    settings = cell.settings(1)
+    agent = make_program(environment, settings).agent
     state = agent.init(jax.random.key(0))
     explore: Callable[..., Any] = jax.jit(lambda *situation: agent.explore(state, *situation))
     episodes = collect(environment, explore, cell.batch_size, jax.random.key(1))
-    counts = wanted_pairs(
-        lambda: agent.update(state, episodes, LearningRates(jnp.ones(()), jnp.ones(())), jax.random.key(2))
-    )
+    rates = dict.fromkeys(settings.rates, jnp.ones(()))
+    counts = wanted_pairs(lambda: agent.update(state, episodes, rates, jax.random.key(2)))
     rows = cell.batch_size * (environment.horizon - 1)
     policy = _flops(state.policy.network)
     total = rows * policy + 3 * policy * counts[-1]
@@ -173,7 +173,8 @@ def _memory_in_subprocess(cell: int, runs: int) -> float:
 
 def print_memory(cell: Cell, runs: int) -> None:
     """Train for a few batches and print the peak memory in MB."""
-    for _ in training(make_compiled(cell.environment), cell.settings(3, runs)):
+    settings = cell.settings(3, runs)
+    for _ in training(make_program(make_compiled(cell.environment), settings), settings):
         pass
     # Not ru_maxrss, which a child inherits from the process that started it.
     status = Path("/proc/self/status").read_text()

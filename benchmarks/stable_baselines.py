@@ -161,7 +161,7 @@ class StableBaselines:
         arrays = [parameter.detach().numpy().copy() for parameter in self.model.q_net.q_net.parameters()]
         return [(weight.T, bias) for weight, bias in zip(arrays[::2], arrays[1::2], strict=True)]
 
-    def _play(self, layers: list, key: jax.Array, episodes: int) -> tuple[jax.Array, jax.Array]:
+    def _play(self, layers: list[Any], key: jax.Array, episodes: int) -> tuple[jax.Array, jax.Array]:
         def exploit(observations: jax.Array, goals: jax.Array, now: jax.Array) -> jax.Array:
             # In both environments a state achieves what it shows.
             shown = {"observation": observations, "achieved_goal": observations, "desired_goal": goals}
@@ -171,7 +171,7 @@ class StableBaselines:
         return outcomes.returns, outcomes.successes
 
 
-def action_values(layers: list, parts: list) -> jax.Array:
+def action_values(layers: list[Any], parts: list[Any]) -> jax.Array:
     """What the library's network computes, from its weights."""
     rows = jnp.concatenate(parts, axis=1)
     for number, (weight, bias) in enumerate(layers):

@@ -12,10 +12,12 @@ import numpy as np
 from measured import need
 
 from hindsight_rl.agents.active_goals import active_goals, rewards_of_goals
+from hindsight_rl.agents.options import HindsightOptions
 from hindsight_rl.core.episodes import Episodes
-from hindsight_rl.environments.hosted import HostedEnvironment
+from hindsight_rl.environments.hosted import HostedTask
+from hindsight_rl.networks.heads import PROBABILITY_FLOOR
 from hindsight_rl.networks.images import LAYERS, ImageTrunk
-from hindsight_rl.networks.policy import PROBABILITY_FLOOR, Policy
+from hindsight_rl.networks.policy import Policy
 
 PAIRS_AT_ONCE = 512
 """In the naive form, whose pairs would not fit into memory all at once."""
@@ -26,7 +28,7 @@ class TorchUpdate:
 
     def __init__(
         self,
-        environment: HostedEnvironment,
+        task: HostedTask,
         policy: Policy,
         episodes: Episodes,
         goals_each: int,
@@ -34,19 +36,19 @@ class TorchUpdate:
         channels_last: bool = False,
     ):
         torch = self._torch = need("torch")
-        goals = active_goals(environment, episodes, goals_each, key)
-        rewards, _ = rewards_of_goals(environment, episodes, goals)
+        goals = active_goals(task, episodes, key, HindsightOptions(max_active_goals=goals_each))
+        rewards, _ = rewards_of_goals(task, episodes, goals)
         present = np.asarray(goals.present)
         self._goals = torch.tensor(np.asarray(goals.goals)[present])
         self._rewards = torch.tensor(np.asarray(rewards)[present])
         self._probabilities = torch.tensor(np.asarray(goals.probabilities)[present])
-        self._scale = environment.goal_count / len(episodes.lengths)
+        self._scale = task.goal_count / len(episodes.lengths)
         self._taken = torch.tensor(np.asarray(episodes.taken))
         self._decided = self._taken.flatten().nonzero()[:, 0]
         self._places = self._taken.flatten().cumsum(0) - 1
         self._behaviour = torch.tensor(np.asarray(episodes.log_probabilities))
         self._actions = torch.tensor(np.asarray(episodes.actions), dtype=torch.long).flatten()
-        pictures = np.asarray(episodes.observations[:, :-1]).reshape(-1, *environment.observation_shape)
+        pictures = np.asarray(episodes.observations[:, :-1]).reshape(-1, *task.observation_shape)
         self._pictures = torch.tensor(np.ascontiguousarray(pictures.transpose(0, 3, 1, 2)))
         self._layout = torch.channels_last if channels_last else torch.contiguous_format
         self._pictures = self._pictures.contiguous(memory_format=self._layout)
@@ -128,7 +130,7 @@ class TorchUpdate:
     def _chosen(self, coefficients: Any) -> tuple[Any, Any]:
         return coefficients.flatten(1).T.nonzero(as_tuple=True)
 
-    def _layers(self, trunk: ImageTrunk, policy: Policy) -> tuple[list, list]:
+    def _layers(self, trunk: ImageTrunk, policy: Policy) -> tuple[list[Any], list[Any]]:
         """Our weights in PyTorch's layers: convolutions, then the state's and the goal's share, then the others."""
         torch = self._torch
         convolutions = []

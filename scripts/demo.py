@@ -11,9 +11,8 @@ from hindsight_rl.analysis.figures import figure_bytes, learning_curves
 from hindsight_rl.analysis.statistics import learning_curve
 from hindsight_rl.cli.compilation import keep_compiled_programs
 from hindsight_rl.cli.train import train_with_progress
-from hindsight_rl.environments.registry import specify
-from hindsight_rl.experiments.job import Job
-from hindsight_rl.experiments.paper import default_settings, paper_result
+from hindsight_rl.experiments.configuration import resolve
+from hindsight_rl.experiments.paper import paper_result
 from hindsight_rl.records.files import write_atomically
 
 FOLDER = Path("runs/demo")
@@ -37,8 +36,8 @@ def main() -> None:
         table.add_column(column)
     curves = {}
     for method in ("hpg", "gcpg"):
-        settings = default_settings(ENVIRONMENT, {"method": method, "batch_size": BATCH_SIZE, "runs": RUNS})
-        snapshot, _ = train_with_progress(Job(specify(ENVIRONMENT), settings), FOLDER / method, False, console)
+        job = resolve(ENVIRONMENT, {"method": method, "batch_size": BATCH_SIZE, "runs": RUNS})
+        snapshot, _ = train_with_progress(job, FOLDER / method, False, console)
         curves[method] = learning_curve(snapshot.evaluations)
         ours, paper = snapshot.evaluations.average_performance, paper_result(ENVIRONMENT, method, BATCH_SIZE)
         assert paper is not None

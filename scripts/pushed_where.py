@@ -12,10 +12,10 @@ import jax
 import numpy as np
 
 from hindsight_rl.environments.fetch_push import TOLERANCE, FetchPushTask
-from hindsight_rl.environments.hosted import HostedEnvironment
-from hindsight_rl.experiments.job import load_job, load_snapshot
+from hindsight_rl.experiments.definition import load_job
+from hindsight_rl.experiments.job import load_snapshot
 from hindsight_rl.rollout.hosted import collect_hosted, open_pool
-from hindsight_rl.training.loop import make_agent
+from hindsight_rl.training.program import make_program
 
 EPISODES = 96
 TABLE_HEIGHT = 0.4
@@ -26,14 +26,14 @@ DISTANCES = (TOLERANCE, 0.1, 0.2, 0.5)
 def main(folder: Path) -> None:
     """Play, and print what came of it."""
     job = load_job(folder)
-    environment = job.environment.build()
-    if not isinstance(environment, HostedEnvironment) or not isinstance(environment.task, FetchPushTask):
+    task = job.environment.task
+    if not isinstance(task, FetchPushTask):
         sys.exit(f"'{folder}' holds a run on {job.environment.id}, not on fetch-push.")
-    agent = make_agent(environment, job.settings)
-    state = jax.tree.map(lambda leaf: leaf[0], load_snapshot(folder, job).parts[0]).agent
-    explore = functools.partial(jax.jit(agent.explore), state)
-    with open_pool(environment, EPISODES) as pool:
-        episodes = collect_hosted(environment, pool, explore, EPISODES, jax.random.key(3), horizon="full")
+    program = make_program(task, job.settings)
+    state = jax.tree.map(lambda leaf: leaf[0], load_snapshot(folder, job, program).parts[0]).agent
+    explore = functools.partial(program.explore, state)
+    with open_pool(task, EPISODES) as pool:
+        episodes = collect_hosted(task, pool, explore, EPISODES, jax.random.key(3), episodes_end="horizon")
     blocks, goals = np.asarray(episodes.achieved_goals), np.asarray(episodes.pursued_goals)
     distances = np.linalg.norm(blocks - goals[:, None], axis=2)
     successes = np.any(distances[:, 1:] < TOLERANCE, axis=1)

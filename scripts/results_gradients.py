@@ -1,14 +1,20 @@
 """The measurements of docs/gradients.md: a fresh, a half-trained and a trained policy on two environments.
 
-Run it with `make results-gradients` (about half an hour on two cores). What is there already is not made again.
+Run it with `make results-gradients` (about half an hour on two cores). What is there already is not made again. Tables,
+and the figures that the text shows, are copied to results/gradients; all figures stay in runs/gradients.
 """
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from hindsight_rl.cli import main as hindsight
 
 RESULTS = Path(__file__).parent.parent / "results" / "gradients"
+RUNS = Path("runs") / "gradients"
+KEPT = ("gradients.csv", "sample-sizes.csv")
+SHOWN = "half"
+"""The stage of training whose figures the text shows."""
 ESTIMATORS = (
     "gcpg gcpg+v every-decision per-decision per-decision+v advantage weighted weighted+v weighted+v-active no-ratios"
 )
@@ -31,14 +37,18 @@ SUBJECTS = (Subject("bit-flipping-8", 14, 56, 1400, 100), Subject("four-rooms", 
 def main() -> None:
     """Train the policies, then measure."""
     for subject in SUBJECTS:
-        run = Path("runs") / "gradients" / subject.environment
+        run = RUNS / subject.environment
         hindsight(
             ["train", subject.environment, "--keep-every", str(subject.keep_every), "--output", str(run), "--resume"]
         )
         for stage, checkpoint in (("fresh", None), ("half", subject.half), ("trained", subject.trained)):
-            folder = RESULTS / f"{subject.environment}-{stage}"
+            folder = RUNS / f"{subject.environment}-{stage}"
             if not (folder / "gradients.png").exists():
                 measure(subject, folder, run, checkpoint)
+            kept = RESULTS / folder.name
+            kept.mkdir(parents=True, exist_ok=True)
+            for file in (*KEPT, "gradients.png") if stage == SHOWN else KEPT:
+                shutil.copy(folder / file, kept / file)
 
 
 def measure(subject: Subject, folder: Path, run: Path, checkpoint: int | None) -> None:

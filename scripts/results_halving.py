@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from hindsight_rl.analysis.sensitivity import SensitivityRow, sensitivity
-from hindsight_rl.experiments.study_files import load_study
-from hindsight_rl.experiments.study_run import run_study
-from hindsight_rl.experiments.study_worker import Observer
+from hindsight_rl.analysis.study.sensitivity import SensitivityRow, sensitivity
+from hindsight_rl.experiments.study.files import load_study
+from hindsight_rl.experiments.study.run import run_study
+from hindsight_rl.experiments.study.worker import Observer
 from hindsight_rl.records.files import write_atomically
 from hindsight_rl.records.runs import DEFINITIVE, Cell, StudyResults
 
@@ -52,15 +52,14 @@ def describe(strategy: str, results: StudyResults, cell: Cell, grid: list[Sensit
     row = judged(results, cell, grid)
     definitive = [run.average_performance for run in results.of(cell, DEFINITIVE)]
     performance = f"{np.nanmean(definitive):.2f} ± {np.nanstd(definitive):.2f}"
-    rates, made = f"{row.learning_rate:g}, {row.baseline_learning_rate:g}", updates(results, cell)
+    rates, made = ", ".join(f"{rate:g}" for rate in row.choices.values()), updates(results, cell)
     return f"| {cell.environment} | {strategy} | {rates} | {row.score:.3f} | {row.rank} | {made:,} | {performance} |"
 
 
 def judged(results: StudyResults, cell: Cell, grid: list[SensitivityRow]) -> SensitivityRow:
     """The full grid's runs of the setting that a study chose."""
-    key = results.of(cell, DEFINITIVE)[0].key
-    rates = (key.learning_rate, key.baseline_learning_rate)
-    return next(row for row in grid if (row.learning_rate, row.baseline_learning_rate) == rates)
+    choices = dict(results.of(cell, DEFINITIVE)[0].key.choices)
+    return next(row for row in grid if row.choices == choices)
 
 
 def updates(results: StudyResults, cell: Cell) -> int:

@@ -30,12 +30,12 @@ REACH = (
 )
 JOBS = {
     "fetch-reach-hpg": f"{REACH} --ended carry",
-    "fetch-reach-hpg-full": f"{REACH} --horizon full",
+    "fetch-reach-hpg-full": f"{REACH} --episodes-end horizon",
     "fetch-push-hpg-normalised": f"{PUSH} --method hpg --batches 2700",
     "fetch-push-gcpg-normalised": f"{PUSH} --method gcpg --batches 4100",
     "fetch-push-hpg-carry": f"{PUSH} --method hpg --batches 2700 --ended carry",
-    "fetch-push-hpg-full": f"{PUSH} --method hpg --batches 2700 --horizon full",
-    "fetch-push-hpg-shared": f"{PUSH} --method hpg --batches 2700 --horizon full --share-places",
+    "fetch-push-hpg-full": f"{PUSH} --method hpg --batches 2700 --episodes-end horizon",
+    "fetch-push-hpg-shared": f"{PUSH} --method hpg --batches 2700 --episodes-end horizon --share-places",
     "ms-pacman-hpg-batch16": f"{PACMAN} --method hpg --batch-size 16 --batches 1000 --evaluate-every 100",
     "ms-pacman-gcpg-batch16": f"{PACMAN} --method gcpg --batch-size 16 --batches 1000 --evaluate-every 100",
     "ms-pacman-hpg-batch2": f"{PACMAN} --method hpg --batch-size 2 --batches 4000 --evaluate-every 400",

@@ -5,6 +5,13 @@ from collections.abc import Iterator
 import jax
 import pytest
 from hypothesis import settings
+from reference.shape_checks import check_shapes
+from reference.system import do_without_egl, need_drawing
+
+do_without_egl()
+
+# Before any of them is imported.
+check_shapes([f"hindsight_rl.{package}" for package in ("agents", "estimators", "exact", "networks")])
 
 # A shape that broadcasts by accident is a wrong gradient that looks right.
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -43,6 +50,12 @@ def quick_compilation() -> Iterator[None]:
         jax.config.update("jax_disable_most_optimizations", True)
         yield
         jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture
+def drawing() -> None:
+    """For tests in which MuJoCo draws."""
+    need_drawing()
 
 
 @pytest.fixture

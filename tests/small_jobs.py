@@ -13,11 +13,12 @@ import jax
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
-from hindsight_rl.environments.interface import Environment
+from hindsight_rl.environments.interface import Task
 from hindsight_rl.environments.registry import specify
-from hindsight_rl.experiments.job import Job
+from hindsight_rl.experiments.definition import Job
 from hindsight_rl.training.loop import training
-from hindsight_rl.training.settings import Settings
+from hindsight_rl.training.program import make_program
+from hindsight_rl.training.settings import Settings, make_settings
 from hindsight_rl.training.state import Runs, Snapshot, state_to_arrays
 
 ENVIRONMENT = "bit-flipping-4"
@@ -61,7 +62,7 @@ def _configure(settings: dict[str, Any]) -> None:
 
 
 def small_settings(**changes: Any) -> Settings:
-    return Settings(**{**SMALL, **changes})
+    return make_settings({**SMALL, **changes})
 
 
 def small_job(**changes: Any) -> Job:
@@ -78,16 +79,15 @@ def small_flags(**changes: Any) -> list[str]:
 
 
 def train_to_the_end(
-    environment: Environment, settings: Settings, runs: Runs | None = None, snapshot: Snapshot | None = None
+    environment: Task, settings: Settings, runs: Runs | None = None, snapshot: Snapshot | None = None
 ) -> Snapshot:
-    *_, newest = training(environment, settings, runs, snapshot)
+    *_, newest = training(make_program(environment, settings), settings, runs, snapshot)
     return newest
 
 
 def bytes_of_run(snapshot: Snapshot, run: int) -> dict[str, bytes]:
     """All numbers of one run: parameters, the optimisers' state and evaluations."""
-    evaluations = snapshot.evaluations
-    recorded = {"mean_returns": evaluations.mean_returns[run], "success_rates": evaluations.success_rates[run]}
+    recorded = {name: values[run] for name, values in snapshot.evaluations.metrics.items()}
     learned = {name: array[run] for name, array in state_to_arrays(snapshot.states).items()}
     return {name: array.tobytes() for name, array in {**recorded, **learned}.items()}
 

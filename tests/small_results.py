@@ -30,16 +30,26 @@ def example_run(seed: int = 0, stage: str = DEFINITIVE, **changes: Any) -> Finis
     batches = np.arange(0, 50, 10)
     content: dict[str, Any] = {
         "cell": CELL,
-        "key": RunKey(stage, 1e-2, 0.0, seed),
+        "key": RunKey(stage, (("learning_rate", 1e-2),), seed),
         "settings": {"method": "hpg", "hidden_layers": [16]},
         "batches": batches,
         "episodes": 8 * batches,
-        "mean_returns": np.arange(5) / 3 + seed,
-        "success_rates": np.arange(5) / 7,
+        "metrics": metrics(np.arange(5) / 3 + seed, np.arange(5) / 7),
         "seconds": 1.5,
         "origin": 1,
     }
     return FinishedRun(**{**content, **changes})
+
+
+def metrics(mean_returns: np.ndarray, success_rates: np.ndarray, **others: np.ndarray) -> dict[str, np.ndarray]:
+    """What a run recorded, by name."""
+    return {"mean_return": mean_returns, "success_rate": success_rates, **others}
+
+
+def truncate(path: Path) -> None:
+    """Cut a file in half."""
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
 
 
 def example_file(path: Path) -> Path:
@@ -49,7 +59,9 @@ def example_file(path: Path) -> Path:
         file.write_plans({CELL: {"seed": 0}})
         origin = file.write_origin({"jax": "1"})
         records = {"ratios": np.eye(3, dtype=int)}
-        file.write_runs([example_run(seed, origin=origin, records=records) for seed in range(3)])
+        recorded = metrics(np.arange(5) / 3, np.arange(5) / 7, entropy=np.array([np.nan, 4, 3, 2, 1]))
+        more: dict[str, Any] = {"origin": origin, "records": records, "metrics": recorded}
+        file.write_runs([example_run(seed, **more) for seed in range(3)])
     return path
 
 

@@ -11,17 +11,17 @@ from small_jobs import ENVIRONMENT, SMALL
 from small_results import read
 
 from hindsight_rl.environments.interface import Environment
-from hindsight_rl.experiments import study_worker
-from hindsight_rl.experiments.protocol import Piece, next_piece
-from hindsight_rl.experiments.study import Plan, Study
-from hindsight_rl.experiments.study_files import parse_study
-from hindsight_rl.experiments.study_policies import POLICIES
-from hindsight_rl.experiments.study_run import run_study
-from hindsight_rl.experiments.study_worker import Observer
+from hindsight_rl.experiments.study import worker as study_worker
+from hindsight_rl.experiments.study.files import parse_study
+from hindsight_rl.experiments.study.plan import Plan, Study
+from hindsight_rl.experiments.study.policies import POLICIES
+from hindsight_rl.experiments.study.protocol import Piece, next_piece
+from hindsight_rl.experiments.study.run import run_study
+from hindsight_rl.experiments.study.worker import Observer
 from hindsight_rl.records.results import RESULTS
 from hindsight_rl.records.runs import DEFINITIVE, FinishedRun, RunKey, StudyResults
 from hindsight_rl.records.tidy import to_csv
-from hindsight_rl.training.loop import Program, make_program
+from hindsight_rl.training.program import Program, make_program
 from hindsight_rl.training.settings import Settings
 
 STAGE: dict[str, Any] = {"runs": 2, "batches": 40, "evaluate_every": 10, "evaluation_episodes": 32}
@@ -78,7 +78,7 @@ def results_in(folder: Path) -> StudyResults:
     return read(folder / RESULTS)
 
 
-def by_key(results: StudyResults) -> dict[tuple, FinishedRun]:
+def by_key(results: StudyResults) -> dict[tuple[Any, ...], FinishedRun]:
     return {(*run.cell, *run.key): run for run in results.runs}
 
 
@@ -97,15 +97,15 @@ def shared_programs(monkeypatch: pytest.MonkeyPatch, compiled_programs: Path) ->
     """Trace each program once for all tests: to trace one takes far longer than to run a small study."""
 
     def shared(environment: Environment, settings: Settings) -> Program:
-        essence = (type(environment), environment.horizon, environment.goal_count, settings)
-        if essence not in _PROGRAMS:
-            _PROGRAMS[essence] = make_program(environment, settings)
-        return _PROGRAMS[essence]
+        compiled_for = (type(environment), environment.horizon, environment.goal_count, settings.compiled)
+        if compiled_for not in _PROGRAMS:
+            _PROGRAMS[compiled_for] = make_program(environment, settings)
+        return _PROGRAMS[compiled_for]
 
     monkeypatch.setattr(study_worker, "make_program", shared)
 
 
-_PROGRAMS: dict[tuple, Program] = {}
+_PROGRAMS: dict[tuple[Any, ...], Program] = {}
 
 
 @pytest.fixture(scope="session")

@@ -2,11 +2,12 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
-from small_jobs import SMALL, compiled_programs
+from small_jobs import SMALL, compiled_programs, small_settings
 
 import hindsight_rl
 from hindsight_rl.rollout.compiled import play
@@ -15,7 +16,10 @@ __all__ = ["compiled_programs"]
 
 pytestmark = pytest.mark.usefixtures("compiled_programs")
 
-PUBLIC = ["ENVIRONMENTS", "METHODS", "Environment", "HindsightError", "Result", "Settings", "make", "train"]
+PUBLIC = [
+    *("ENVIRONMENTS", "METHODS", "Agent", "Environment", "Estimator", "HindsightError", "Method", "Options", "Result"),
+    *("Settings", "Update", "make", "train"),
+]
 RUNS, BATCHES = 2, 200
 
 
@@ -34,7 +38,11 @@ def test_every_name_is_there() -> None:
 def test_names_are_what_they_say() -> None:
     assert issubclass(hindsight_rl.HindsightError, ValueError)
     assert isinstance(hindsight_rl.make("bit-flipping", bits=8), hindsight_rl.Environment)
-    assert {"hpg", "hpg+b", "gcpg", "gcpg+b", "hpg-no-ratios", "dqn", "dqn+her"} == hindsight_rl.METHODS.keys()
+    paper = {"hpg", "hpg+b", "gcpg", "gcpg+b", "hpg-no-ratios", "dqn", "dqn+her"}
+    assert hindsight_rl.METHODS.keys() == {*paper, "policy-gradient", "hppo", "ppo"}
+    for method in hindsight_rl.METHODS.values():
+        assert isinstance(method, hindsight_rl.Method)
+        assert issubclass(method.options, hindsight_rl.Options)
     assert {"bit-flipping", "empty-room", "four-rooms", "grid"} <= hindsight_rl.ENVIRONMENTS.keys()
     assert hindsight_rl.Settings().method in hindsight_rl.METHODS
 
@@ -46,7 +54,7 @@ def test_unknown_attribute() -> None:
 
 
 def test_importing_waits_for_nothing_heavy() -> None:
-    code = "import sys, hindsight; dir(hindsight_rl); print('jax' in sys.modules, 'numpy' in sys.modules)"
+    code = "import sys, hindsight_rl; dir(hindsight_rl); print('jax' in sys.modules, 'numpy' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout == "False False\n"
 
@@ -55,7 +63,8 @@ def test_curves_have_a_row_for_each_run_and_a_column_for_each_evaluation(result:
     assert result.evaluations.batches.tolist() == [0, 50, 100, 150, 200]
     assert result.evaluations.mean_returns.shape == result.evaluations.success_rates.shape == (RUNS, 5)
     assert np.all((result.evaluations.success_rates >= 0) & (result.evaluations.success_rates <= 1))
-    assert result.settings == hindsight_rl.Settings(**{**SMALL, "runs": RUNS, "batches": BATCHES, "evaluate_every": 50})
+    assert result.settings == small_settings(runs=RUNS, batches=BATCHES, evaluate_every=50)
+    assert list(result.evaluations.metrics) == ["mean_return", "success_rate", "steps"]
     assert result.failures == []
     assert len(result.policies) == RUNS
 
@@ -74,9 +83,10 @@ def test_trained_policies_flip_a_bit_that_is_wrong(result: hindsight_rl.Result) 
 
 def test_policies_play_as_recorded(result: hindsight_rl.Result) -> None:
     environment = hindsight_rl.make("bit-flipping", bits=4)
+    assert isinstance(environment, hindsight_rl.Environment)
 
     @jax.jit
-    def returns(policy: object, key: jax.Array) -> jax.Array:
+    def returns(policy: Any, key: jax.Array) -> jax.Array:
         def exploit(observations: jax.Array, goals: jax.Array, time: jax.Array) -> jax.Array:
             return jax.vmap(policy.act)(observations, goals)
 
@@ -107,12 +117,23 @@ def test_named_and_built_environments_give_the_same_numbers() -> None:
     [
         ({"method": "hgp"}, "Did you mean 'hpg'"),
         ({"learning_rate": float("nan")}, "learning_rate"),
-        ({"batch_siz": 3}, "There is no setting 'batch_siz'"),
+        ({"batch_siz": 3}, "There is no setting of hpg on bit-flipping-4 'batch_siz'. Did you mean 'batch_size'"),
+        ({"epsilon": 0.1}, "hpg has no option 'epsilon'; dqn, dqn\\+her have it."),
+        ({"method": "dqn", "ended": "drop"}, "dqn has no option 'ended'; hpg, hpg\\+b, policy-gradient have it."),
+        ({"slip": 0.1}, "bit-flipping-4 has no option 'slip'; four-rooms has it."),
+        ({"bits": 5}, "'bit-flipping-4' already sets bits."),
+        ({"method": 3}, "method must be a name, not 3."),
     ],
 )
-def test_mistakes_are_sentences(settings: dict, words: str) -> None:
+def test_mistakes_are_sentences(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(hindsight_rl.HindsightError, match=words):
         hindsight_rl.train("bit-flipping-4", **settings)
+
+
+@pytest.mark.parametrize("settings", [{"batch_siz": 3}, {"epsilon": 0.1}, {"batch_size": 0}])
+def test_mistakes_with_a_built_environment_are_sentences(settings: dict[str, Any]) -> None:
+    with pytest.raises(hindsight_rl.HindsightError, match=next(iter(settings))):
+        hindsight_rl.train(hindsight_rl.make("bit-flipping-4"), **settings)
 
 
 def test_unknown_environment_is_a_sentence() -> None:

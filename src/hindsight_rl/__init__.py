@@ -11,20 +11,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hindsight_rl.agents.registry import METHODS
+    from hindsight_rl.agents.interface import Agent, Update
     from hindsight_rl.core.errors import HindsightError
+    from hindsight_rl.core.options import Options
     from hindsight_rl.environments.interface import Environment
     from hindsight_rl.environments.registry import ENVIRONMENTS, make
+    from hindsight_rl.estimators.table import Estimator
     from hindsight_rl.experiments.train import Result, train
+    from hindsight_rl.methods.interface import Method
+    from hindsight_rl.methods.registry import METHODS
     from hindsight_rl.training.settings import Settings
 
 _HOMES = {
+    "Agent": "hindsight_rl.agents.interface",
     "ENVIRONMENTS": "hindsight_rl.environments.registry",
-    "METHODS": "hindsight_rl.agents.registry",
     "Environment": "hindsight_rl.environments.interface",
+    "Estimator": "hindsight_rl.estimators.table",
     "HindsightError": "hindsight_rl.core.errors",
+    "METHODS": "hindsight_rl.methods.registry",
+    "Method": "hindsight_rl.methods.interface",
+    "Options": "hindsight_rl.core.options",
     "Result": "hindsight_rl.experiments.train",
     "Settings": "hindsight_rl.training.settings",
+    "Update": "hindsight_rl.agents.interface",
     "make": "hindsight_rl.environments.registry",
     "train": "hindsight_rl.experiments.train",
 }
@@ -32,10 +41,15 @@ _HOMES = {
 __all__ = [
     "ENVIRONMENTS",
     "METHODS",
+    "Agent",
     "Environment",
+    "Estimator",
     "HindsightError",
+    "Method",
+    "Options",
     "Result",
     "Settings",
+    "Update",
     "make",
     "train",
 ]

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from reference import plain_agent
 from reference.compilation import quick_jit
+from reference.methods import METHODS, learning_rates
 from scipy.stats import chisquare
 
-from hindsight_rl.agents.active_goals import Lessons, active_goals, own_rewards, pursued_goals, rewards_of_goals
-from hindsight_rl.agents.interface import LearningRates
-from hindsight_rl.agents.policy_gradient import Options, policy_gradient_agent
-from hindsight_rl.agents.registry import METHODS
+from hindsight_rl.agents.active_goals import active_goals, own_rewards, pursued_goals, rewards_of_goals
+from hindsight_rl.agents.options import HindsightOptions, PolicyOptions
+from hindsight_rl.agents.policy_gradient import policy_gradient_agent
 from hindsight_rl.core.episodes import Episodes
 from hindsight_rl.core.goals import GoalSet
 from hindsight_rl.environments.bit_flipping import BitFlipping
@@ -44,7 +44,9 @@ def episodes_through(visited: np.ndarray, lengths: np.ndarray) -> Episodes:
 def goal_sets(episodes: Episodes, cap: int | None, draws: int = 1) -> list[frozenset[tuple[float, ...]]]:
     """The set of active goals for each of several keys; fails if a goal is in one of them twice."""
     keys = jax.random.split(jax.random.key(2), draws)
-    found: GoalSet = quick_jit(jax.vmap(lambda key: active_goals(ROOM, episodes, cap, key)))(keys)
+    found: GoalSet = quick_jit(
+        jax.vmap(lambda key: active_goals(ROOM, episodes, key, HindsightOptions(max_active_goals=cap)))
+    )(keys)
     goals, present = np.asarray(found.goals).tolist(), np.asarray(found.present)
     sets = []
     for rows, flags in zip(goals, present, strict=True):
@@ -101,16 +103,16 @@ def test_goals_reached_at_the_start_can_be_left_out() -> None:
     """The start is a goal in bit flipping; within a cap another goal takes its place."""
     bits = np.array([[[0, 0, 0], [1, 0, 0], [0, 0, 0], [0, 1, 0]], [[1, 0, 0], [1, 0, 1], [1, 0, 0], [1, 0, 1]]])
     episodes = bit_episodes(bits, np.array([[0, 0, 0], [1, 1, 1]]))
-    environment, lessons = BitFlipping(3), Lessons(skip_reached=True)
-    found = quick_jit(lambda e: active_goals(environment, e, 2, jax.random.key(0), lessons))(episodes)
+    environment, options = BitFlipping(3), HindsightOptions(skip_reached=True, max_active_goals=2)
+    found = quick_jit(lambda e: active_goals(environment, e, jax.random.key(0), options))(episodes)
     goals = np.asarray(found.goals)[np.asarray(found.present)].tolist()
     assert sorted(goals) == [[0, 1, 0], [1, 0, 0], [1, 0, 1]]
-    rewards, decides = quick_jit(lambda e: rewards_of_goals(environment, e, found, lessons))(episodes)
+    rewards, decides = quick_jit(lambda e: rewards_of_goals(environment, e, found, options))(episodes)
     # The second episode began at [1, 0, 0], which the first one shows how to reach.
     assert np.asarray(rewards)[goals.index([1, 0, 0])].tolist() == [[3, 0, 0], [0, 0, 0]]
     assert np.asarray(decides)[goals.index([1, 0, 0])].tolist() == [[True, False, False], [False] * 3]
     assert np.asarray(rewards)[goals.index([1, 0, 1])].tolist() == [[0, 0, 0], [3, 0, 0]]
-    own, decides = quick_jit(lambda e: own_rewards(environment, e, lessons))(episodes)
+    own, decides = quick_jit(lambda e: own_rewards(environment, e, options))(episodes)
     assert not np.any(own)
     assert np.asarray(decides).tolist() == [[False] * 3, [True] * 3]
 
@@ -126,22 +128,22 @@ def test_goals_that_reach_each_other_can_share_the_weight_of_a_place() -> None:
     """Four goals have two others a bit away, and one has none; where a goal reaches itself alone, nothing changes."""
     bits = np.array([[[0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 0, 0]], [[0, 0, 0, 0]] * 3 + [[1, 0, 1, 1]]])
     episodes = bit_episodes(bits, np.zeros((2, 4)))
-    crowds = {
+    in_reach: dict[tuple[int, ...], int] = {
         (0, 0, 0, 0): 3,
         (1, 0, 0, 0): 3,
         (0, 1, 0, 0): 3,
         (1, 1, 0, 0): 3,
         (1, 0, 1, 1): 1,
     }
-    for environment, shares in ((Nearness(4), crowds), (BitFlipping(4), dict.fromkeys(crowds, 1))):
+    for environment, shares in ((Nearness(4), in_reach), (BitFlipping(4), dict.fromkeys(in_reach, 1))):  # type: ignore[call-arg]
         find = quick_jit(
-            lambda e, task=environment: active_goals(task, e, None, jax.random.key(0), Lessons(share_places=True))
+            lambda e, task=environment: active_goals(task, e, jax.random.key(0), HindsightOptions(share_places=True))
         )
         found = find(episodes)
         present = np.asarray(found.present)
         goals = [tuple(map(int, goal)) for goal in np.asarray(found.goals)[present]]
         weights = dict(zip(goals, np.asarray(found.probabilities)[present], strict=True))
-        assert weights.keys() == crowds.keys()
+        assert weights.keys() == in_reach.keys()
         assert all(weight == pytest.approx(1 / 16 / shares[goal]) for goal, weight in weights.items())
         assert not np.any(np.asarray(found.probabilities)[~present])
 
@@ -150,10 +152,10 @@ def test_goals_that_reach_each_other_can_share_the_weight_of_a_place() -> None:
 def test_a_batch_that_teaches_nothing_changes_nothing(method: str) -> None:
     """Every episode begins at its goal and stays: no gradient, and no division by the number of decisions."""
     bits = np.tile([[[0, 0, 1]], [[1, 1, 0]]], (1, 4, 1))
-    agent = policy_gradient_agent(BitFlipping(3), METHODS[method], Options((5,), lessons=Lessons(skip_reached=True)))
+    agent = policy_gradient_agent(BitFlipping(3), METHODS[method], PolicyOptions(hidden_layers=(5,), skip_reached=True))
     state = quick_jit(agent.init)(jax.random.key(0))
-    rates = LearningRates(jnp.float32(0.5), jnp.float32(0.5))
-    after, cause = quick_jit(agent.update)(state, bit_episodes(bits, bits[:, 0]), rates, jax.random.key(0))
+    rates = learning_rates(0.5, 0.5)
+    after, cause, _ = quick_jit(agent.update)(state, bit_episodes(bits, bits[:, 0]), rates, jax.random.key(0))
     assert int(cause) == 0
     jax.tree.map(np.testing.assert_array_equal, (after.policy, after.baseline), (state.policy, state.baseline))
 
@@ -178,7 +180,9 @@ def test_equal_lots_do_not_break_the_cap() -> None:
     numbers = np.arange(1, 32)
     first, second = np.stack([numbers // 11, numbers % 11], axis=1), np.tile([[10, 10]], (31, 1))
     episodes = episodes_through(np.array([first, second]), np.array([31, 31]))
-    found = quick_jit(lambda e: active_goals(room, e, 3, jax.random.key(384736)))(episodes)
+    found = quick_jit(lambda e: active_goals(room, e, jax.random.key(384736), HindsightOptions(max_active_goals=3)))(
+        episodes
+    )
     assert int(jnp.sum(found.present)) == 3 + 1
 
 
@@ -188,12 +192,12 @@ def test_episodes_that_reach_no_goal_have_none() -> None:
 
 @quick_jit
 def uncapped(episodes: Episodes) -> GoalSet:
-    return active_goals(ROOM, episodes, None, jax.random.key(0))
+    return active_goals(ROOM, episodes, jax.random.key(0))
 
 
 @quick_jit
 def capped(episodes: Episodes, key: jax.Array) -> GoalSet:
-    return active_goals(ROOM, episodes, 2, key)
+    return active_goals(ROOM, episodes, key, HindsightOptions(max_active_goals=2))
 
 
 VISITS = arrays(np.int64, (3, 8), elements=st.integers(0, 9))
@@ -234,6 +238,6 @@ def test_there_is_room_for_every_goal_of_a_large_batch() -> None:
     generator = np.random.default_rng(0)
     bits = generator.integers(0, 2, size=(40, 4, 3))
     episodes = bit_episodes(bits, bits[:, 0])
-    found = quick_jit(lambda e: active_goals(BitFlipping(3), e, None, jax.random.key(0)))(episodes)
+    found = quick_jit(lambda e: active_goals(BitFlipping(3), e, jax.random.key(0)))(episodes)
     assert found.goals.shape == (8, 3)
     assert bool(jnp.all(found.present))

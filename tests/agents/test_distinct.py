@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from reference.compilation import quick_jit
 
-from hindsight_rl.agents.distinct import Distinct
-from hindsight_rl.agents.distinct import distinct_rows as distinct_rows_of_library
+from hindsight_rl.core.distinct import Distinct
+from hindsight_rl.core.distinct import distinct_rows as distinct_rows_of_library
 
 distinct_rows = quick_jit(distinct_rows_of_library, static_argnames="limit")
 

@@ -8,18 +8,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from reference.compilation import quick_jit
+from reference.methods import learning_rates
 from reference.screens import CORRIDOR, Screen, ScreenTask, random_walks
 from small_jobs import compiled_programs
 
 from hindsight_rl.agents.dqn import DQNState, dqn_agent
-from hindsight_rl.agents.interface import CAUSES, Agent, LearningRates
+from hindsight_rl.agents.interface import CAUSES, Agent
 from hindsight_rl.agents.picture_replay import SHRINKAGE, PictureReplay, look_at
-from hindsight_rl.agents.replay_options import ReplayOptions
-from hindsight_rl.environments.hosted import HostedEnvironment
+from hindsight_rl.agents.replay_options import HEROptions
 from hindsight_rl.environments.registry import specify
 from hindsight_rl.records.checkpoints import load_checkpoint, save_checkpoint
-from hindsight_rl.training.loop import initial_states, make_program, training
-from hindsight_rl.training.settings import Settings
+from hindsight_rl.training.loop import training
+from hindsight_rl.training.program import make_program
+from hindsight_rl.training.settings import make_settings
 from hindsight_rl.training.state import (
     RunState,
     snapshot_from_arrays,
@@ -32,13 +33,13 @@ __all__ = ["compiled_programs"]
 
 LARGE = Screen(**CORRIDOR, shape=(36, 36, 2), noise=True)
 """The convolutions need so many pixels."""
-LEARNING = ReplayOptions(relabel=True, capacity=100, gradient_steps=3, minibatch_size=8, hidden_layers=(6, 5))
-RATES = LearningRates(jnp.float32(1e-3), jnp.float32(1))
+LEARNING = HEROptions(replay_capacity=100, gradient_steps=3, minibatch_size=8, hidden_layers=(6, 5))
+RATES = learning_rates(1e-3, 1)
 
 
 @functools.cache
 def hosted_agent() -> Agent:
-    return dqn_agent(HostedEnvironment(ScreenTask(LARGE)), LEARNING)
+    return dqn_agent(ScreenTask(LARGE), LEARNING)  # type: ignore[call-arg]
 
 
 def test_cycles_with_the_buffer_for_pictures_are_those_of_the_compiled_one() -> None:
@@ -50,7 +51,7 @@ def test_cycles_with_the_buffer_for_pictures_are_those_of_the_compiled_one() -> 
     update = quick_jit(compiled.update)
     for cycle in range(2):
         episodes, key = random_walks(LARGE, 4, cycle), jax.random.key(cycle)
-        (ours, our_cause), (theirs, their_cause) = (
+        (ours, our_cause, _), (theirs, their_cause, _) = (
             change(state, episodes, RATES, key) for change, state in zip((update, hosted.update), states, strict=True)
         )
         assert CAUSES[int(our_cause)] == CAUSES[int(their_cause)] == ""
@@ -75,8 +76,7 @@ def test_the_policy_and_exploration_take_pictures() -> None:
 def test_a_network_that_would_not_be_finite_is_not_kept() -> None:
     agent = hosted_agent()
     state = quick_jit(agent.init)(jax.random.key(0))
-    rates = RATES._replace(policy=jnp.float32(np.inf))
-    after, cause = agent.update(state, random_walks(LARGE, 2, 0), rates, jax.random.key(0))
+    after, cause, _ = agent.update(state, random_walks(LARGE, 2, 0), learning_rates(np.inf), jax.random.key(0))
     assert CAUSES[int(cause)] == "a parameter is not finite"
     for kept, old in zip(jax.tree.leaves(after[:2]), jax.tree.leaves(state[:2]), strict=True):
         np.testing.assert_array_equal(kept, old)
@@ -100,16 +100,18 @@ def test_saved_and_loaded_it_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     np.testing.assert_array_equal(shown[0], LARGE.pictures[4])
 
 
-TINY = Settings(
-    method="dqn+her",
-    batch_size=2,
-    batches=2,
-    evaluate_every=1,
-    evaluation_episodes=2,
-    hidden_layers=(8, 6),
-    replay_capacity=2000,
-    gradient_steps=2,
-    minibatch_size=4,
+TINY = make_settings(
+    {
+        "method": "dqn+her",
+        "batch_size": 2,
+        "batches": 2,
+        "evaluate_every": 1,
+        "evaluation_episodes": 2,
+        "hidden_layers": (8, 6),
+        "replay_capacity": 2000,
+        "gradient_steps": 2,
+        "minibatch_size": 4,
+    }
 )
 
 
@@ -118,13 +120,12 @@ TINY = Settings(
 def test_ms_pacman_is_learned_from_pictures_and_resumed_to_the_same_bytes(tmp_path: Path) -> None:
     """The state after the first batch is saved when the second is done, which must not have changed it."""
     pytest.importorskip("ale_py")
-    environment = specify("ms-pacman").build()
-    program = make_program(environment, TINY)
-    _, halfway, whole = training(environment, TINY, program=program)
+    program = make_program(specify("ms-pacman").task, TINY)
+    _, halfway, whole = training(program, TINY)
     save_checkpoint(tmp_path / "half.npz", snapshot_to_arrays(halfway), {})
     arrays, _ = load_checkpoint(tmp_path / "half.npz")
-    loaded = snapshot_from_arrays(initial_states(environment, TINY), arrays)
-    (resumed,) = training(environment, TINY, snapshot=loaded, program=program)
+    loaded = snapshot_from_arrays(program.states(1), arrays)
+    (resumed,) = training(program, TINY, snapshot=loaded)
     expected = snapshot_to_arrays(whole)
     for name, found in snapshot_to_arrays(resumed).items():
         assert found.tobytes() == expected[name].tobytes(), name

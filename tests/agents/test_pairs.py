@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.compilation import quick_jit
 
-from hindsight_rl.agents import pairs as pairwise
+from hindsight_rl.core import pairs as pairwise
 
 SHAPES = [(5, 7), (30, 20), (70, 80)]
 """One for each size of tile: 64, 128 and 512."""
@@ -74,21 +74,21 @@ def test_none_and_all(shape: tuple[int, int], make: Callable[..., np.ndarray]) -
 def test_what_is_not_felt_is_lost_in_rounding_even_together(exponents: list[float], seed: int) -> None:
     signs = np.random.default_rng(seed).choice([-1, 0, 1], len(exponents))
     numbers = (signs * 10.0 ** np.array(exponents)).astype(np.float32)
-    left_out = np.abs(numbers[~np.asarray(pairwise.felt(numbers))])
+    left_out = np.abs(numbers[~np.asarray(pairwise.significant(numbers))])
     assert np.sum(left_out.astype(np.float64)) <= np.finfo(np.float32).eps * np.max(np.abs(numbers))
     assert np.max(np.abs(numbers)) not in left_out or not np.any(numbers)
 
 
 def test_small_numbers_among_large_ones_are_not_felt_nor_are_zeros() -> None:
     numbers = jnp.array([[3.0, -1e-6], [0.0, 1e-9]])
-    np.testing.assert_array_equal(pairwise.felt(numbers), [[True, True], [False, False]])
-    np.testing.assert_array_equal(pairwise.felt(numbers * 1e-20), [[True, True], [False, False]])
-    assert not np.any(pairwise.felt(jnp.zeros(5)))
+    np.testing.assert_array_equal(pairwise.significant(numbers), [[True, True], [False, False]])
+    np.testing.assert_array_equal(pairwise.significant(numbers * 1e-20), [[True, True], [False, False]])
+    assert not np.any(pairwise.significant(jnp.zeros(5)))
 
 
 @pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
 def test_what_is_not_finite_is_felt(broken: float) -> None:
-    assert pairwise.felt(jnp.array([1.0, broken, 0.0]))[1]
+    assert pairwise.significant(jnp.array([1.0, broken, 0.0]))[1]
 
 
 @pytest.mark.parametrize("count", [1, 63, 64, 65, 128])

@@ -1,6 +1,7 @@
 """The buffer for pictures keeps what the compiled one keeps, in little memory."""
 
 import functools
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -22,10 +23,9 @@ from hindsight_rl.agents.picture_replay import (
     with_pictures,
 )
 from hindsight_rl.agents.replay import Replay, Transitions, directory, look_up
-from hindsight_rl.agents.replay_options import ReplayOptions
+from hindsight_rl.agents.replay_options import DQNOptions, HEROptions, most_transitions
 from hindsight_rl.core.episodes import Episodes
-from hindsight_rl.environments.hosted import HostedEnvironment
-from hindsight_rl.environments.ms_pacman import MsPacmanTask
+from hindsight_rl.environments.ms_pacman.game import MsPacmanTask
 
 NOISE = (9, 10, 5)
 """The shape of pictures that nothing can compress: a block then has room for one of them."""
@@ -33,25 +33,25 @@ NOISE = (9, 10, 5)
 
 SCREEN = Screen(**CORRIDOR)
 STRATEGIES = {
-    "dqn": ReplayOptions(),
-    "final": ReplayOptions(relabel=True),
-    "future": ReplayOptions(relabel=True, strategy="future", relabelled_goals=3),
-    "episode": ReplayOptions(relabel=True, strategy="episode", relabelled_goals=2),
+    "dqn": DQNOptions(),
+    "final": HEROptions(),
+    "future": HEROptions(relabelling="future", relabelled_goals=3),
+    "episode": HEROptions(relabelling="episode", relabelled_goals=2),
 }
 
 
 @functools.cache
-def programs(screen: Screen, options: ReplayOptions) -> tuple[Programs, Any]:
+def programs(screen: Screen, options: DQNOptions) -> tuple[Programs, Any]:
     """Those of the buffer, and one to look everything up."""
 
     def read(catalogue: Replay) -> tuple[Transitions, jax.Array]:
-        where = directory(catalogue, options.capacity)
-        return look_up(screen, options, catalogue, where, jnp.arange(options.capacity)), where.size
+        where = directory(catalogue, options.replay_capacity)
+        return look_up(screen, options, catalogue, where, jnp.arange(options.replay_capacity)), where.size
 
     return compile_programs(screen, options), quick_jit(read)
 
 
-def stored(screen: Screen, options: ReplayOptions, *batches: Episodes) -> PictureReplay:
+def stored(screen: Screen, options: DQNOptions, *batches: Episodes) -> PictureReplay:
     """The batches in a buffer for pictures, with the lots that `filled` takes."""
     replay = empty_picture_replay(screen, options)
     for number, episodes in enumerate(batches):
@@ -59,7 +59,7 @@ def stored(screen: Screen, options: ReplayOptions, *batches: Episodes) -> Pictur
     return replay
 
 
-def everything(screen: Screen, options: ReplayOptions, replay: PictureReplay) -> Transitions:
+def everything(screen: Screen, options: DQNOptions, replay: PictureReplay) -> Transitions:
     """All transitions in the buffer."""
     found, size = programs(screen, options)[1](replay.catalogue)
     return with_pictures(replay, jax.tree.map(lambda leaf: np.asarray(leaf)[: int(size)], found))
@@ -74,8 +74,8 @@ def assert_same(found: Transitions, expected: Transitions) -> None:
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_it_holds_the_transitions_of_the_compiled_buffer(name: str) -> None:
     """While a ring of eleven slots takes seven batches of three episodes and its capacity binds."""
-    capacity = 9 * STRATEGIES[name].most_transitions(SCREEN.horizon)
-    options = STRATEGIES[name]._replace(capacity=capacity, minibatch_size=8, episode_limit=11)
+    capacity = 9 * most_transitions(STRATEGIES[name], SCREEN.horizon)
+    options = replace(STRATEGIES[name], replay_capacity=capacity, minibatch_size=8, episode_limit=11)
     batches = [random_walks(SCREEN, 3, seed) for seed in range(7)]
     for count in (1, 4, 7):
         found = everything(SCREEN, options, stored(SCREEN, options, *batches[:count]))
@@ -88,7 +88,7 @@ def test_it_holds_the_transitions_of_the_compiled_buffer(name: str) -> None:
 def test_episodes_leave_whole_when_their_bytes_are_overwritten() -> None:
     """A block holds one picture of noise, so the newest episodes with up to 64 pictures together are there."""
     screen = Screen(**CORRIDOR, shape=NOISE, noise=True)
-    options = ReplayOptions(relabel=True, capacity=1000)
+    options = HEROptions(replay_capacity=1000)
     batches = [random_walks(screen, 5, seed) for seed in range(14)]
     replay = stored(screen, options, *batches)
     lengths = np.concatenate([episodes.lengths for episodes in batches])
@@ -105,7 +105,7 @@ def test_episodes_leave_whole_when_their_bytes_are_overwritten() -> None:
 
 def test_of_a_batch_larger_than_the_memory_for_pictures_the_newest_are_kept() -> None:
     screen = Screen(**CORRIDOR, shape=NOISE, noise=True)
-    options = ReplayOptions(relabel=True, capacity=1000)
+    options = HEROptions(replay_capacity=1000)
     batch = random_walks(screen, 60, 0)
     replay = stored(screen, options, batch)
     kept = int(np.sum(np.cumsum(np.asarray(batch.lengths)[::-1]) <= BLOCKS))
@@ -119,7 +119,7 @@ def test_of_a_batch_larger_than_the_memory_for_pictures_the_newest_are_kept() ->
 def test_no_episode_is_too_large_even_as_noise(horizon: int) -> None:
     """Memory for a single episode, and a full one of noise comes behind a shorter one that ended somewhere."""
     screen = Screen(**{**CORRIDOR, "horizon": horizon}, shape=NOISE, noise=True)
-    options = ReplayOptions(capacity=horizon - 1, minibatch_size=1)
+    options = DQNOptions(replay_capacity=horizon - 1, minibatch_size=1)
     pictures = np.random.default_rng(0).integers(0, 256, (2, horizon, *NOISE), np.uint8)
     goals = jnp.zeros((2, horizon, 1))
     lengths = jnp.array([max(1, horizon // 3), horizon - 1])
@@ -131,7 +131,7 @@ def test_no_episode_is_too_large_even_as_noise(horizon: int) -> None:
 
 def test_adding_leaves_the_old_buffer_as_it_was_and_shares_its_memory() -> None:
     """A checkpoint may still be written from the old one, and a copy of every picture would be slow."""
-    options = ReplayOptions(relabel=True, capacity=400)
+    options = HEROptions(replay_capacity=400)
     first, second = (random_walks(SCREEN, 3, seed) for seed in (0, 1))
     old = stored(SCREEN, options, first)
     before = [np.array(leaf) for leaf in jax.tree.leaves(old)]
@@ -152,8 +152,8 @@ def size_of(replay: PictureReplay) -> int:
 def test_a_million_transitions_of_ms_pacman_fit_into_what_the_manual_says(
     name: str, measured: float, most: float
 ) -> None:
-    environment, options = HostedEnvironment(MsPacmanTask()), STRATEGIES[name]
+    environment, options = MsPacmanTask(), STRATEGIES[name]
     assert size_of(jax.eval_shape(lambda: empty_picture_replay(environment, options))) < most
-    short = options._replace(episode_limit=16 * 100)
+    short = replace(options, episode_limit=16 * 100)
     assert size_of(jax.eval_shape(lambda: empty_picture_replay(environment, short))) < 70e6
     assert BLOCKS * block_size(environment, options) > measured

@@ -12,24 +12,24 @@ from hypothesis.extra.numpy import arrays
 from reference import loops, plain_agent
 from reference.compilation import quick_jit
 from reference.example_episodes import ENVIRONMENTS, example_episodes, example_policy, example_value
+from reference.methods import METHODS, learning_rates
 
 from hindsight_rl.agents.active_goals import active_goals, rewards_of_goals
-from hindsight_rl.agents.interface import Agent, LearningRates
+from hindsight_rl.agents.interface import Agent
+from hindsight_rl.agents.options import HindsightOptions, PolicyOptions
 from hindsight_rl.agents.policy_gradient import (
     OPTIMISER,
     RATIO_BINS,
-    Options,
     PolicyGradientState,
     count_active_ratios,
     policy_gradient_agent,
 )
-from hindsight_rl.agents.registry import METHODS
 from hindsight_rl.core.episodes import Episodes
 from hindsight_rl.environments.bit_flipping import BitFlipping
 from hindsight_rl.rollout.compiled import collect
 
 BITS = BitFlipping(3)
-RATES = LearningRates(jnp.float32(1e-2), jnp.float32(1e-2))
+RATES = learning_rates(1e-2, 1e-2)
 SHAPE = (3, 2, 4)
 COUNT = quick_jit(count_active_ratios)
 
@@ -66,7 +66,7 @@ def test_bins_are_equal_and_the_last_includes_one(ratio: float, place: int) -> N
 def test_an_update_counts_the_ratios_of_its_episodes(method: str, ended: str) -> None:
     """Against loops over goal, episode and time, from the policy's probabilities on."""
     environment, policy = ENVIRONMENTS["3 bits"], example_policy("3 bits")
-    episodes = example_episodes("3 bits", "paper")
+    episodes = example_episodes("3 bits", "goal")
     known = plain_agent.plain(episodes)
     goals = plain_agent.reached_goals(environment, known)
     probabilities = plain_agent.action_probabilities(policy, known, goals)
@@ -76,13 +76,13 @@ def test_an_update_counts_the_ratios_of_its_episodes(method: str, ended: str) ->
     assert expected.sum() > 10
     assert np.count_nonzero(expected.sum(axis=0)) > 3
 
-    baseline = example_value("3 bits") if METHODS[method].baseline else None
+    baseline = example_value("3 bits") if METHODS[method].values else None
     before = jnp.full(expected.shape, 7, jnp.int32)
     state = PolicyGradientState(
         policy, OPTIMISER.init(policy), baseline, OPTIMISER.init(baseline) if baseline else None, before
     )
-    agent = policy_gradient_agent(environment, METHODS[method], Options((5,), ended=ended))
-    updated, _ = quick_jit(agent.update)(state, episodes, RATES, jax.random.key(0))
+    agent = policy_gradient_agent(environment, METHODS[method], HindsightOptions(hidden_layers=(5,), ended=ended))
+    updated, _, _ = quick_jit(agent.update)(state, episodes, RATES, jax.random.key(0))
     np.testing.assert_array_equal(updated.ratio_counts - before, expected)
 
 
@@ -92,7 +92,7 @@ def train(agent: Agent, batch_size: int, cap: int | None, batches: int = 6) -> t
     def batch(state: PolicyGradientState, key: jax.Array) -> tuple[PolicyGradientState, jax.Array]:
         episode_key, update_key = jax.random.split(key)
         episodes: Episodes = collect(BITS, functools.partial(agent.explore, state), batch_size, episode_key)
-        goals = active_goals(BITS, episodes, cap, update_key)
+        goals = active_goals(BITS, episodes, update_key, HindsightOptions(max_active_goals=cap))
         rewards, _ = rewards_of_goals(BITS, episodes, goals)
         return agent.update(state, episodes, RATES, update_key)[0], jnp.sum(rewards != 0, axis=(0, 1))
 
@@ -107,7 +107,7 @@ def train(agent: Agent, batch_size: int, cap: int | None, batches: int = 6) -> t
 
 @pytest.mark.parametrize(("method", "cap"), [("hpg", None), ("hpg", 1), ("hpg+b", None)])
 def test_every_reward_in_hindsight_has_its_ratio_counted(method: str, cap: int | None) -> None:
-    agent = policy_gradient_agent(BITS, METHODS[method], Options((6,), max_active_goals=cap))
+    agent = policy_gradient_agent(BITS, METHODS[method], HindsightOptions(hidden_layers=(6,), max_active_goals=cap))
     state, rewarded = train(agent, 8, cap)
     counts = np.asarray(agent.records(state)["ratios"])
     np.testing.assert_array_equal(counts.sum(axis=1), rewarded)
@@ -116,7 +116,7 @@ def test_every_reward_in_hindsight_has_its_ratio_counted(method: str, cap: int |
 
 
 def test_a_batch_of_one_episode_has_ratios_of_one() -> None:
-    agent = policy_gradient_agent(BITS, METHODS["hpg"], Options((6,)))
+    agent = policy_gradient_agent(BITS, METHODS["hpg"], HindsightOptions(hidden_layers=(6,)))
     state, rewarded = train(agent, 1, None)
     counts = np.asarray(agent.records(state)["ratios"])
     np.testing.assert_array_equal(counts[:, -1], rewarded)
@@ -126,7 +126,7 @@ def test_a_batch_of_one_episode_has_ratios_of_one() -> None:
 
 @pytest.mark.parametrize("method", [name for name, method in METHODS.items() if not method.ratios])
 def test_methods_without_ratios_record_none(method: str) -> None:
-    agent = policy_gradient_agent(BITS, METHODS[method], Options((6,)))
+    agent = policy_gradient_agent(BITS, METHODS[method], PolicyOptions(hidden_layers=(6,)))
     state = agent.init(jax.random.key(0))
     assert state.ratio_counts is None
     assert agent.records(state) == {}

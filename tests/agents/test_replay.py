@@ -1,5 +1,7 @@
 """The transitions that an episode offers, and the traps of one time step too many or too few."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,7 @@ from reference.walks import FINAL, NEVER, WALK, content, filled, of_goal, rows, 
 from scipy.stats import chisquare
 
 from hindsight_rl.agents.replay import draw
-from hindsight_rl.agents.replay_options import ReplayOptions
+from hindsight_rl.agents.replay_options import DQNOptions, HEROptions
 from hindsight_rl.core.episodes import Episodes
 from hindsight_rl.environments.bit_flipping import BitFlipping
 
@@ -23,14 +25,14 @@ def test_final_relabels_with_the_last_goal_that_was_really_achieved() -> None:
 
 def test_rewards_are_for_the_goal_achieved_after_the_action() -> None:
     """At time 1 the agent stands on cell 5 and leaves it: the reward for 5 was that of the action before."""
-    plain = FINAL._replace(relabel=False)
+    plain = DQNOptions(replay_capacity=64)
     transitions = content(plain, filled(plain, walks([4, 5, 6, 7, 8], goals=8)))
     assert rows(transitions) == [(8, 0, 4, 0, False), (8, 1, 5, 0, False), (8, 2, 6, 0, False), (8, 3, 7, 1, True)]
 
 
 def test_rewards_are_for_the_time_after_the_action() -> None:
     """In bit flipping reaching a goal with the first of 3 actions is worth T - 1 = 3, with the last of them 1."""
-    bits, options = BitFlipping(3), ReplayOptions(relabel=False, capacity=32)
+    bits, options = BitFlipping(3), DQNOptions(replay_capacity=32)
     states = np.array([[[0, 0, 0], [1, 0, 0], [1, 1, 0], [1, 1, 1]]] * 2, np.float32)
     episodes = Episodes(
         jnp.asarray(states),
@@ -73,7 +75,7 @@ def test_the_last_action_before_the_horizon_is_terminal_under_every_goal() -> No
 
 
 def test_beyond_the_horizon_something_follows_unless_the_goal_was_reached_or_the_episode_cut_short() -> None:
-    beyond = FINAL._replace(beyond_horizon=True)
+    beyond = replace(FINAL, beyond_horizon=True)
     transitions = content(beyond, filled(beyond, walks([4, 5, 6, 5, 7])))
     assert [row[-1] for row in of_goal(NEVER, transitions)] == [False] * 4
     assert [row[-1] for row in of_goal(7, transitions)] == [False] * 3 + [True]
@@ -109,7 +111,7 @@ def test_what_follows_the_pursued_goal_is_no_decision_under_it() -> None:
 
 
 def test_future_draws_only_goals_achieved_by_this_or_a_later_action() -> None:
-    options = ReplayOptions(relabel=True, strategy="future", relabelled_goals=4, capacity=5000)
+    options = HEROptions(relabelling="future", relabelled_goals=4, replay_capacity=5000)
     transitions = content(options, filled(options, *[walks([4, 5, 6, 7], [4, 3, 2, 1, 0])] * 60))
     drawn = {row[:2] for row in rows(transitions) if row[0] != NEVER}
     assert drawn == {(goal, time) for goal in (5, 6, 7) for time in range(goal - 4)} | {
@@ -119,7 +121,7 @@ def test_future_draws_only_goals_achieved_by_this_or_a_later_action() -> None:
 
 def test_future_draws_uniformly() -> None:
     """From the first of four actions each of four goals; chi-square over 4 * 240 draws with fixed lots."""
-    options = ReplayOptions(relabel=True, strategy="future", relabelled_goals=4, capacity=5000)
+    options = HEROptions(relabelling="future", relabelled_goals=4, replay_capacity=5000)
     transitions = content(options, filled(options, *[walks([4, 3, 2, 1, 0])] * 240))
     goals = transitions.goals[(transitions.times == 0) & (transitions.goals[:, 0] != NEVER), 0]
     assert len(goals) == 960
@@ -128,7 +130,7 @@ def test_future_draws_uniformly() -> None:
 
 def test_future_leaves_out_goals_that_were_reached_before() -> None:
     """From cell 5 on the agent goes back and forth: 5 and 6 are the only goals, 5 is reached first, and then 6."""
-    options = ReplayOptions(relabel=True, strategy="future", relabelled_goals=4, capacity=5000)
+    options = HEROptions(relabelling="future", relabelled_goals=4, replay_capacity=5000)
     transitions = content(options, filled(options, *[walks([4, 5, 6, 5, 6])] * 20))
     relabelled = [row for row in rows(transitions) if row[0] != NEVER]
     assert {row[:2] for row in relabelled} == {(5, 0), (6, 0), (6, 1)}
@@ -137,7 +139,7 @@ def test_future_leaves_out_goals_that_were_reached_before() -> None:
 
 def test_episode_draws_from_all_goals_and_drops_those_reached_before() -> None:
     """At time t, 4 - t of the four goals are still ahead. Chi-square over 600 draws for each time, with fixed lots."""
-    options = ReplayOptions(relabel=True, strategy="episode", relabelled_goals=2, capacity=5000)
+    options = HEROptions(relabelling="episode", relabelled_goals=2, replay_capacity=5000)
     transitions = content(options, filled(options, *[walks([4, 3, 2, 1, 0])] * 300))
     relabelled = transitions.goals[:, 0] != NEVER
     counts = np.bincount(transitions.times[relabelled], minlength=4)

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 from reference.studies import best_return, keep_runs, synthetic_study
 
-from hindsight_rl.analysis.aggregates import aggregate, aggregate_comparisons
+from hindsight_rl.analysis.study.aggregates import aggregate, aggregate_comparisons
 from hindsight_rl.records.runs import DEFINITIVE, Cell, FinishedRun, StudyResults
 
 ENVIRONMENTS = ("bit-flipping-8", "four-rooms", "empty-room")
@@ -60,6 +60,7 @@ def test_comparison_is_a_mean_over_environments() -> None:
         expected = [scipy.stats.mannwhitneyu(x, y).statistic / 25 for x, y in zip(left, right, strict=True)]
         assert (row.first, row.second, row.environments) == ("one", "other", ENVIRONMENTS)
         assert row.probability == pytest.approx(np.mean(expected))
+        assert row.probability is not None
         assert row.low is not None
         assert row.high is not None
         assert row.low < row.probability < row.high

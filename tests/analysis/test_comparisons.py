@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -217,7 +218,7 @@ BAD_TASKS = [
 
 
 @pytest.mark.parametrize(("tasks", "message"), BAD_TASKS)
-def test_tasks_without_a_statistic_are_refused(tasks: Sequence, message: str) -> None:
+def test_tasks_without_a_statistic_are_refused(tasks: Sequence[Any], message: str) -> None:
     calls: list[Callable[[], object]] = [
         lambda: interquartile_mean(tasks),
         lambda: stratified_bootstrap_interval(tasks, pooled_interquartile_mean, generator()),
@@ -236,7 +237,7 @@ def test_sides_with_different_tasks_are_refused() -> None:
 
 
 @pytest.mark.parametrize("options", [{"confidence": 0.0}, {"confidence": 1.0}, {"confidence": 95}, {"resamples": 0}])
-def test_impossible_options_are_refused(options: dict) -> None:
+def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(HindsightError, match="must"):
         stratified_bootstrap_interval([1.0], pooled_interquartile_mean, generator(), **options)
     with pytest.raises(HindsightError, match="must"):
@@ -244,6 +245,6 @@ def test_impossible_options_are_refused(options: dict) -> None:
 
 
 @pytest.mark.parametrize("statistic", [lambda drawn: 1.0, lambda drawn: np.full(len(drawn[0]), np.nan)])
-def test_statistic_without_a_number_for_each_resample_is_refused(statistic: Callable) -> None:
+def test_statistic_without_a_number_for_each_resample_is_refused(statistic: Callable[..., Any]) -> None:
     with pytest.raises(HindsightError, match="finite number for each of the 2000 resamples"):
         stratified_bootstrap_interval([1.0, 2.0], statistic, generator())

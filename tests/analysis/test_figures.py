@@ -63,6 +63,14 @@ def test_best_possible_line_is_optional() -> None:
     assert legend_texts(without) == ["hpg (20 runs)"]
 
 
+def test_another_quantity_and_a_later_beginning() -> None:
+    later = Curve(np.array([10, 20]), np.array([1.0, 2.0]), np.array([0.5, 1.5]), np.array([1.5, 2.5]), runs=2)
+    axes = axes_of(learning_curves({"hpg": later}, "title", best_return=None, quantity="share of $x$"))
+    assert axes.get_ylabel() == r"share of \$x\$"
+    assert axes.get_xlim() == (0, 20)
+    assert axes_of(learning_curves({"hpg": curve(8.0)}, "title", best_return=None)).get_xlim() == (0, BATCHES[-1])
+
+
 def test_curves_differ_in_colour_and_style() -> None:
     curves = {str(index): curve(index + 1.0) for index in range(35)}
     lines = curve_lines(axes_of(learning_curves(curves, "many", best_return=None)))

@@ -12,10 +12,10 @@ import pytest
 from reference.studies import failed, keep_runs, synthetic_study
 
 from hindsight_rl.analysis.animation import animate
-from hindsight_rl.analysis.report import Report, build_report, render_report, report_files
-from hindsight_rl.analysis.report_content import failures_table
-from hindsight_rl.analysis.report_page import SECTIONS
-from hindsight_rl.analysis.summaries import performance
+from hindsight_rl.analysis.report.build import Report, build_report, render_report, report_files
+from hindsight_rl.analysis.report.content import failures_table
+from hindsight_rl.analysis.report.page import SECTIONS
+from hindsight_rl.analysis.study.summaries import performance
 from hindsight_rl.records.runs import DEFINITIVE, Cell, StudyResults
 
 BEST_RETURNS: Mapping[str, float | None] = {"bit-flipping-8": 4.992}
@@ -163,7 +163,7 @@ def test_failures_have_their_causes() -> None:
     table = failures_table(study())
     assert len(table.rows) == sum(run.failure is not None for run in study().runs) == 5
     assert {row[-1] for row in table.rows} == {"The gradient was not finite."}
-    assert ("four-rooms", 2, "hpg", DEFINITIVE, 1e-3, None, 5, 40, "The gradient was not finite.") in table.rows
+    assert ("four-rooms", 2, "hpg", DEFINITIVE, 1e-3, 5, 40, "The gradient was not finite.") in table.rows
     assert report().notes == (
         "1 definitive run failed, left out of all statistics: The gradient was not finite. (1 run)",
     )
@@ -270,6 +270,11 @@ def test_tables_as_files_hold_the_numbers() -> None:
     assert float(rows[1]["average_performance_mean"]) == expected
     assert f"{expected:.2f} ± " in found["tables/headline.md"].decode()
     assert r"\begin{tabular}" in found["tables/headline.tex"].decode()
+
+
+def test_without_other_metrics_their_section_says_so() -> None:
+    text = "".join(Reader(page()).texts)
+    assert "No finished run recorded anything else." in text
 
 
 def test_a_missing_description_leaves_no_trace() -> None:

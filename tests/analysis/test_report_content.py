@@ -6,7 +6,7 @@ from typing import Any
 
 from reference.studies import synthetic_study
 
-from hindsight_rl.analysis.report_content import (
+from hindsight_rl.analysis.report.content import (
     cell_settings_table,
     common_settings_table,
     headline_table,
@@ -14,7 +14,7 @@ from hindsight_rl.analysis.report_content import (
     runs_behind,
     shortcomings,
 )
-from hindsight_rl.analysis.summaries import missing, performance
+from hindsight_rl.analysis.study.summaries import missing, performance
 from hindsight_rl.records.runs import Cell
 
 STUDY = synthetic_study(methods=("gcpg", "hpg"), batch_sizes=(2,))

@@ -1,6 +1,7 @@
 """Intervals against closed forms and against SciPy's bootstrap."""
 
 from math import comb
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,7 +66,7 @@ def test_values_without_an_interval_are_refused(values: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("options", [{"confidence": 1.0}, {"confidence": 0.0}, {"resamples": 0}])
-def test_impossible_options_are_refused(options: dict) -> None:
+def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(HindsightError, match="must"):
         bootstrap_interval(np.ones((2, 2)), generator=np.random.default_rng(0), **options)
 
@@ -74,12 +75,10 @@ def evaluations_of(mean_returns: np.ndarray) -> Evaluations:
     runs, evaluations = mean_returns.shape
     return Evaluations(
         seeds=np.arange(runs),
-        learning_rates=np.full(runs, 1e-3),
-        baseline_learning_rates=np.full(runs, 1e-3),
+        rates={"learning_rate": np.full(runs, 1e-3)},
         batches=10 * np.arange(evaluations),
         episodes=160 * np.arange(evaluations),
-        mean_returns=mean_returns,
-        success_rates=mean_returns / 10,
+        metrics={"mean_return": mean_returns, "success_rate": mean_returns / 10},
     )
 
 

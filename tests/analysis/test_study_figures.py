@@ -16,9 +16,8 @@ from matplotlib.patches import Rectangle
 from PIL import Image
 
 from hindsight_rl.analysis.figures import Look, figure_bytes, learning_curves
-from hindsight_rl.analysis.sensitivity import SensitivityRow
 from hindsight_rl.analysis.statistics import Curve
-from hindsight_rl.analysis.study_figures import (
+from hindsight_rl.analysis.study.figures import (
     LOOKS,
     likelihood_ratios,
     method_looks,
@@ -26,7 +25,8 @@ from hindsight_rl.analysis.study_figures import (
     probabilities_of_improvement,
     sensitivity,
 )
-from hindsight_rl.analysis.summaries import ComparisonRow, PerformanceRow
+from hindsight_rl.analysis.study.sensitivity import SensitivityRow
+from hindsight_rl.analysis.study.summaries import ComparisonRow, PerformanceRow
 from hindsight_rl.records.runs import Cell
 
 HPG = Cell("four-rooms", 16, "hpg")
@@ -35,7 +35,9 @@ GCPG = Cell("four-rooms", 16, "gcpg")
 
 def settings(cell: Cell, means: Sequence[float | None], **changes: object) -> list[SensitivityRow]:
     rows = [
-        SensitivityRow(cell, rank, "search", 1e-3, None, mean, None if mean is None else 0.5, mean, 2, 0, rank == 1)
+        SensitivityRow(
+            cell, rank, "search", {"learning_rate": 1e-3}, mean, None if mean is None else 0.5, mean, 2, 0, rank == 1
+        )
         for rank, mean in enumerate(means, start=1)
     ]
     return [replace(row, **changes) for row in rows]  # type: ignore[arg-type]
@@ -56,8 +58,7 @@ def performance_row(cell: Cell, ours: float | None, paper: float | None) -> Perf
         6,
         finished,
         0,
-        1e-3,
-        None,
+        {"learning_rate": 1e-3},
         ours,
         std,
         *nothing,

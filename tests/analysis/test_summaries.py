@@ -2,22 +2,20 @@
 
 import statistics
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy.stats
-from reference.studies import BATCHES, best_return, definitive_run, failed, synthetic_study
+from reference.studies import best_return, definitive_run, failed, synthetic_study
 
-from hindsight_rl.analysis.statistics import learning_curve
-from hindsight_rl.analysis.summaries import (
+from hindsight_rl.analysis.study.summaries import (
     comparisons,
-    learning_curves,
     performance,
     ratio_histogram,
     thresholds,
 )
 from hindsight_rl.core.errors import HindsightError
-from hindsight_rl.records.evaluations import Evaluations
 from hindsight_rl.records.runs import DEFINITIVE, Cell, FinishedRun, StudyResults
 
 STUDY = synthetic_study()
@@ -56,8 +54,9 @@ def test_performance_of_a_cell(cell: Cell) -> None:
     assert row.final_return == pytest.approx(
         statistics.fmean(run.mean_returns[-1] for run in STUDY.of(cell, DEFINITIVE))
     )
+    assert row.final_return is not None
     assert row.final_success_rate == pytest.approx(row.final_return / best_return(cell.environment))
-    assert (row.learning_rate, row.baseline_learning_rate) == (1e-3, None)
+    assert row.choices == {"learning_rate": 1e-3}
 
 
 def test_interval_of_the_interquartile_mean_agrees_with_scipy() -> None:
@@ -84,7 +83,8 @@ def test_failed_runs_count_only_as_failed() -> None:
 
 def test_rates_of_a_method_with_a_baseline() -> None:
     study = synthetic_study(methods=("hpg+b",), batch_sizes=(2,))
-    assert {(row.learning_rate, row.baseline_learning_rate) for row in performance(study, no_paper)} == {(1e-3, 1e-3)}
+    for row in performance(study, no_paper):
+        assert row.choices == {"learning_rate": 1e-3, "baseline_learning_rate": 1e-3}
 
 
 def test_difference_from_the_paper() -> None:
@@ -96,8 +96,9 @@ def test_difference_from_the_paper() -> None:
 
     rows = {row.cell: row for row in performance(STUDY, paper)}
     assert asked == CELLS
-    assert rows[HPG].difference == pytest.approx(statistics.fmean(plain_values(HPG)) - 4.0)
-    assert rows[HPG].difference_in_stds == pytest.approx(rows[HPG].difference / 0.5)
+    difference = statistics.fmean(plain_values(HPG)) - 4.0
+    assert rows[HPG].difference == pytest.approx(difference)
+    assert rows[HPG].difference_in_stds == pytest.approx(difference / 0.5)
     assert rows[GCPG].difference == rows[GCPG].mean
     assert rows[GCPG].difference_in_stds is None  # the paper's runs did not vary at all
     other = rows[WITH_A_FAILURE]
@@ -153,7 +154,7 @@ def test_failed_runs_are_not_asked_when_they_got_there() -> None:
 
 
 @pytest.mark.parametrize("best", [{}, {"bit-flipping-8": None}, {"bit-flipping-8": 0.0}, {"bit-flipping-8": -3.0}])
-def test_unknown_best_return_gives_no_threshold(best: dict) -> None:
+def test_unknown_best_return_gives_no_threshold(best: dict[str, Any]) -> None:
     row = thresholds(with_runs([definitive_run(HPG, 0, [1.0])]), best)[1]
     assert (row.threshold, row.finished, row.reached, row.median_episodes, row.median_seconds) == (None, 1, *[None] * 3)
 
@@ -183,6 +184,7 @@ def test_probability_is_mann_whitneys_statistic() -> None:
         cells = (Cell(row.environment, row.batch_size, method) for method in (row.first, row.second))
         left, right = ([run.average_performance for run in study.of(cell, DEFINITIVE)] for cell in cells)
         assert row.probability == pytest.approx(scipy.stats.mannwhitneyu(left, right).statistic / 81)
+        assert row.probability is not None
         assert row.low is not None
         assert row.high is not None
         assert row.low <= row.probability <= row.high
@@ -203,41 +205,7 @@ def test_comparison_leaves_failed_runs_out() -> None:
     assert (row.low, row.high) == (0.0, 1.0)
 
 
-# Curves and ratios
-
-
-def test_curve_is_that_of_the_table_of_evaluations() -> None:
-    runs = STUDY.of(WITH_A_FAILURE, DEFINITIVE)
-    table = Evaluations(
-        seeds=np.array([run.key.seed for run in runs]),
-        learning_rates=np.full(6, 1e-3),
-        baseline_learning_rates=np.full(6, 1e-3),
-        batches=runs[0].batches,
-        episodes=runs[0].episodes,
-        mean_returns=np.stack([run.mean_returns for run in runs]),
-        success_rates=np.stack([run.success_rates for run in runs]),
-    )
-    found, expected = learning_curves(STUDY)[-1], learning_curve(table)
-    assert found.cell == WITH_A_FAILURE
-    assert found.curve.runs == expected.runs == 5
-    for name in ("batches", "mean", "low", "high"):
-        np.testing.assert_array_equal(getattr(found.curve, name), getattr(expected, name))
-    np.testing.assert_array_equal(found.episodes, 16 * found.curve.batches)
-
-
-def test_curve_without_runs_has_the_planned_evaluations() -> None:
-    raised = failed(definitive_run(GCPG, 0, [1.0, 2.0]), batch=-1)
-    without, of_failed = learning_curves(with_runs([raised]))[::-1]
-    for found in (without, of_failed):
-        np.testing.assert_array_equal(found.curve.batches, np.arange(0, BATCHES + 1, 10))
-        np.testing.assert_array_equal(found.episodes, 2 * found.curve.batches)
-        assert found.curve.runs == 0
-        assert np.isnan([found.curve.mean, found.curve.low, found.curve.high]).all()
-
-
-def test_curve_of_runs_with_different_evaluations_is_refused() -> None:
-    with pytest.raises(HindsightError, match="bit-flipping-8-batch2-hpg were not evaluated after the same batches"):
-        learning_curves(with_runs([definitive_run(HPG, 0, [1.0, 2.0]), definitive_run(HPG, 1, [1.0, 2.0, 3.0])]))
+# Ratios
 
 
 def test_ratios_are_those_of_the_best_finished_run() -> None:

@@ -3,19 +3,21 @@
 import csv
 import io
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference.studies import keep_runs, synthetic_study
 
-from hindsight_rl.analysis import study_tables
-from hindsight_rl.analysis.aggregates import aggregate, aggregate_comparisons
-from hindsight_rl.analysis.sensitivity import sensitivities
-from hindsight_rl.analysis.summaries import comparisons, missing, performance, thresholds
+from hindsight_rl.analysis.report.content import failures_table
+from hindsight_rl.analysis.study import tables as study_tables
+from hindsight_rl.analysis.study.aggregates import aggregate, aggregate_comparisons
+from hindsight_rl.analysis.study.sensitivity import sensitivities
+from hindsight_rl.analysis.study.summaries import comparisons, missing, performance, thresholds
 from hindsight_rl.analysis.tables import Column, Table, Value, to_csv, to_latex, to_markdown
 from hindsight_rl.core.errors import HindsightError
-from hindsight_rl.records.runs import DEFINITIVE, StudyResults
+from hindsight_rl.records.runs import DEFINITIVE, FinishedRun, StudyResults
 
 TABLE = Table(
     "Results & more",
@@ -205,6 +207,32 @@ def test_numbers_in_the_tables_are_those_of_the_rows() -> None:
         assert float(record["interval_95_high"]) == row.high
         assert record["baseline_learning_rate"] == ("" if row.cell.method == "gcpg" else "0.001")
         assert (int(record["planned_runs"]), int(record["failed"])) == (row.planned, row.failed)
+
+
+def test_there_is_a_column_for_each_option_that_is_searched() -> None:
+    def other(run: FinishedRun) -> FinishedRun:
+        searched = (("clip", 0.2), ("gradient_steps", 40), *run.key.choices)
+        return replace(run, key=run.key._replace(choices=searched)) if run.cell.method == "hpg+b" else run
+
+    plans = {
+        cell: plan
+        if cell.method == "gcpg"
+        else {**plan, "choices": {"clip": [], "gradient_steps": [], **plan["choices"]}}
+        for cell, plan in STUDY.plans.items()
+    }
+    study = replace(STUDY, plans=plans, runs=[other(run) for run in STUDY.runs])
+    names = ["learning rate", "clip", "gradient steps", "baseline learning rate"]
+    for runs in (study.runs, []):
+        found = tables_of(replace(study, runs=runs))["performance"]
+        assert [column.header for column in found.columns[6:10]] == names
+    tables = tables_of(study) | {"failures": failures_table(study)}
+    for name in ("performance", "sensitivity", "failures"):
+        headers = [column.header for column in tables[name].columns]
+        assert headers.count("gradient steps") == 1
+        for record in read(tables[name]):
+            assert record["gradient_steps"] == ("" if record["method"] == "gcpg" else "40")
+            assert record["learning_rate"]
+    assert "| 0.2 | 40 |" in to_markdown(tables["sensitivity"])
 
 
 def test_table_beside_the_paper_has_the_papers_cells_only() -> None:

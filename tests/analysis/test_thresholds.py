@@ -1,5 +1,7 @@
 """When a run first does well enough."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -44,7 +46,7 @@ def test_run_without_batches_takes_no_time() -> None:
     ],
 )
 def test_evaluations_without_a_threshold_are_refused(
-    steps: list, returns: list, threshold: float, message: str
+    steps: list[Any], returns: list[Any], threshold: float, message: str
 ) -> None:
     with pytest.raises(HindsightError, match=message):
         episodes_to_threshold(np.array(steps), np.array(returns), threshold)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from reference.studies import definitive_run, failed, keep_runs, synthetic_study
 
-from hindsight_rl.analysis.summaries import (
+from hindsight_rl.analysis.study.curves import learning_curves
+from hindsight_rl.analysis.study.summaries import (
     comparisons,
-    learning_curves,
     missing,
     performance,
     ratio_histogram,
@@ -51,7 +51,7 @@ def test_half_finished_study() -> None:
 
 
 def test_single_setting_needs_no_search() -> None:
-    plans = {HPG: {**STUDY.plans[HPG], "learning_rates": [1e-3]}}
+    plans = {HPG: {**STUDY.plans[HPG], "choices": {"learning_rate": [1e-3]}}}
     (row,) = missing(replace(STUDY, plans=plans, runs=[]))
     assert (row.missing, row.search_unfinished) == (6, False)
 
@@ -70,7 +70,8 @@ def test_study_without_definitive_runs(searched: bool) -> None:
     study = keep_runs(STUDY, lambda run: searched and run.key.stage != DEFINITIVE)
     for row in performance(study, lambda *cell: (4.0, 0.5)):
         assert (row.planned, row.finished, row.failed, row.paper_mean, row.paper_std) == (6, 0, 0, 4.0, 0.5)
-        numbers = (row.learning_rate, row.mean, row.std, row.interquartile_mean, row.low, row.high, row.final_return)
+        assert row.choices == {"learning_rate": None}
+        numbers = (row.mean, row.std, row.interquartile_mean, row.low, row.high, row.final_return)
         assert {*numbers, row.final_success_rate, row.difference, row.difference_in_stds} == {None}
     assert {(row.reached, row.median_episodes) for row in thresholds(study, BEST)} == {(0, None)}
     assert {(row.probability, row.low, row.high, row.first_runs) for row in comparisons(study)} == {(*[None] * 3, 0)}
@@ -81,13 +82,16 @@ def test_study_without_definitive_runs(searched: bool) -> None:
 
 def test_study_without_cells() -> None:
     study = StudyResults({}, {}, [], {})
-    assert performance(study, no_paper) == thresholds(study, BEST) == comparisons(study) == missing(study) == []
+    assert performance(study, no_paper) == []
+    assert thresholds(study, BEST) == []
+    assert comparisons(study) == []
+    assert missing(study) == []
     assert learning_curves(study) == []
 
 
 def test_cell_of_failed_runs_only_keeps_its_rates() -> None:
     row = performance(with_runs([failed(definitive_run(HPG, 0, [1.0]), batch=-1)]), no_paper)[1]
-    assert (row.finished, row.failed, row.mean, row.learning_rate) == (0, 1, None, 1e-3)
+    assert (row.finished, row.failed, row.mean, row.choices["learning_rate"]) == (0, 1, None, 1e-3)
 
 
 # A choice that changed
@@ -95,7 +99,9 @@ def test_cell_of_failed_runs_only_keeps_its_rates() -> None:
 
 def test_only_runs_with_the_rates_that_the_search_chose_count() -> None:
     # As when a search run that raised is tried again and turns out best: definitive runs of both choices are there.
-    old = [replace(run, key=run.key._replace(learning_rate=1e-4)) for run in STUDY.of(HPG, DEFINITIVE)[:2]]
+    old = [
+        replace(run, key=run.key._replace(choices=(("learning_rate", 1e-4),))) for run in STUDY.of(HPG, DEFINITIVE)[:2]
+    ]
     study = replace(STUDY, runs=[*old, *STUDY.runs])
     assert performance(study, no_paper) == performance(STUDY, no_paper)
     assert missing(study) == missing(STUDY)
@@ -103,6 +109,6 @@ def test_only_runs_with_the_rates_that_the_search_chose_count() -> None:
 
 
 def test_rates_that_no_search_chose_are_refused() -> None:
-    other = replace(definitive_run(HPG, 0, [1.0]), key=RunKey(DEFINITIVE, 5e-3, 0.0, 0))
-    with pytest.raises(HindsightError, match="bit-flipping-8-batch2-hpg have different learning rates"):
+    other = replace(definitive_run(HPG, 0, [1.0]), key=RunKey(DEFINITIVE, (("learning_rate", 5e-3),), 0))
+    with pytest.raises(HindsightError, match="bit-flipping-8-batch2-hpg have different settings"):
         performance(with_runs([definitive_run(HPG, 0, [1.0]), other]), no_paper)

@@ -2,16 +2,16 @@
 
 import pytest
 
-from hindsight_rl.analysis.aggregates import AggregateComparisonRow
-from hindsight_rl.analysis.summaries import ComparisonRow, PerformanceRow
-from hindsight_rl.analysis.verdicts import FEWEST_RUNS, answer, from_the_better_side, is_settled, verdicts
+from hindsight_rl.analysis.study.aggregates import AggregateComparisonRow
+from hindsight_rl.analysis.study.summaries import ComparisonRow, PerformanceRow
+from hindsight_rl.analysis.study.verdicts import FEWEST_RUNS, answer, from_the_better_side, is_settled, verdicts
 from hindsight_rl.records.runs import Cell
 
 
 def row(method: str, mean: float | None, finished: int = 6) -> PerformanceRow:
     nothing = (None,) * 9
     std = None if mean is None else 0.1
-    return PerformanceRow(Cell("maze", 2, method), 6, finished, 0, 1e-3, None, mean, std, *nothing)
+    return PerformanceRow(Cell("maze", 2, method), 6, finished, 0, {"learning_rate": 1e-3}, mean, std, *nothing)
 
 
 def pair(first: str, second: str, probability: float | None, half: float = 0.1, runs: int = 6) -> ComparisonRow:

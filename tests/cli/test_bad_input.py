@@ -63,7 +63,10 @@ def refusal(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyt
         (["train", "for-rooms"], "Did you mean 'four-rooms'?"),
         (["train", ENVIRONMENT, "--method", "hgp"], "There is no method 'hgp'. Did you mean 'hpg'?"),
         (["train", ENVIRONMENT, "--method", "gcpg-b"], "Did you mean 'gcpg+b'?"),
-        (["train", ENVIRONMENT, "--relabelling", "last"], "Expected one of episode, final, future. See: "),
+        (
+            ["train", ENVIRONMENT, "--method", "dqn+her", "--relabelling", "last"],
+            "Expected one of episode, final, future. See: ",
+        ),
         (["train", ENVIRONMENT, "--learning-rat", "1"], "'--learning-rat'. Did you mean '--learning-rate'?"),
         (["train", ENVIRONMENT, "--batchsize=4"], "'--batchsize'. Did you mean '--batch-size'?"),
         (["render", "run", "--polici", "1"], "'--polici'. Did you mean '--policy'?"),
@@ -81,7 +84,10 @@ def test_unknown_name_gets_the_nearest_match(refusal: Refusal, arguments: list[s
         (["--learning-rate", "nan"], "learning_rate must be a finite number above zero, not nan."),
         (["--learning-rate", "0"], "learning_rate must be a finite number above zero, not 0.0."),
         (["--learning-rate", "-1"], "learning_rate must be a finite number above zero, not -1.0."),
-        (["--baseline-learning-rate", "inf"], "baseline_learning_rate must be a finite number above zero, not inf."),
+        (
+            ["--method", "hpg+b", "--baseline-learning-rate", "inf"],
+            "baseline_learning_rate must be a finite number above zero, not inf.",
+        ),
         (["--batch-size", "0"], "batch_size must be a whole number of at least 1, not 0."),
         (["--runs", "-2"], "runs must be a whole number of at least 1, not -2."),
         (["--batches", "0"], "batches must be a whole number of at least 1, not 0."),

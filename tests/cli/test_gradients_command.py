@@ -8,7 +8,7 @@ import pytest
 
 from hindsight_rl.cli import main
 
-SMALL = ["--samples", "4", "--batch-sizes", "2", "--hidden-layers", "4", "--horizons", "full"]
+SMALL = ["--samples", "4", "--batch-sizes", "2", "--hidden-layers", "4", "--episodes-end", "horizon"]
 
 
 def test_a_table_a_figure_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -19,7 +19,7 @@ def test_a_table_a_figure_and_json(tmp_path: Path, capsys: pytest.CaptureFixture
     assert content["environment"] == "bit-flipping-2"
     assert content["policy"] == "a fresh policy"
     assert [row["setup"]["estimator"] for row in content["measurements"]] == ["gcpg", "weighted", "weighted"]
-    assert "3/3 weighted, 2, full, 1 goals" in output.err
+    assert "3/3 weighted, 2, end at horizon, 1 goals" in output.err
     rows = list(csv.DictReader((tmp_path / "gradients.csv").read_text().splitlines()))
     assert [row["max_active_goals"] for row in rows] == ["", "", "1"]
     assert float(rows[0]["variance"]) == content["measurements"][0]["variance"]

@@ -7,7 +7,11 @@ from dataclasses import fields
 import pytest
 
 from hindsight_rl.cli import main
-from hindsight_rl.cli.commands import Environments, Evaluate, Methods, Render, Train
+from hindsight_rl.cli.commands import Check, Environments, Evaluate, Methods, Render
+from hindsight_rl.cli.train_command import TrainOwn
+from hindsight_rl.core.options import described
+from hindsight_rl.core.run import RunSettings
+from hindsight_rl.methods.registry import METHODS
 
 TRAINING_FLAGS = [
     "--method",
@@ -16,19 +20,25 @@ TRAINING_FLAGS = [
     "--evaluate-every",
     "--evaluation-episodes",
     "--learning-rate",
-    "--baseline-learning-rate",
     "--runs",
     "--seed",
     "--hidden-layers",
     "--max-active-goals",
-    "--horizon",
+    "--episodes-end",
     "--ended",
     "--output",
     "--resume",
     "--json",
 ]
 
-COMMANDS = {"train": Train, "evaluate": Evaluate, "render": Render, "environments": Environments, "methods": Methods}
+COMMANDS = {
+    "train": TrainOwn,
+    "evaluate": Evaluate,
+    "render": Render,
+    "environments": Environments,
+    "methods": Methods,
+    "check": Check,
+}
 
 HEAVY_MODULES_AFTER = """
 import sys
@@ -59,12 +69,35 @@ def test_training_has_the_flag(capsys: pytest.CaptureFixture[str], flag: str) ->
     assert flag in help_text(capsys, "train").split()
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_help_is_grouped_and_has_every_option_of_the_method_and_no_other(
+    capsys: pytest.CaptureFixture[str], method: str
+) -> None:
+    text = help_text(capsys, "train", "four-rooms", "--method", method)
+    run, environment, own = (text.index(f"{title} options") for title in ("run", "environment", "method"))
+    assert run < environment < own
+    assert "--slip" in text[environment:own]
+    words = text[own:].replace(",", " ").split()
+    assert all(one.flag in words for one in METHODS[method].visible)
+    foreign = {one.flag for other in METHODS.values() for one in other.visible} - {
+        one.flag for one in METHODS[method].visible
+    }
+    assert not foreign & set(words)
+    assert all(one.flag in text[run:environment].split() for one in described(RunSettings))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_option_has_a_sentence(method: str) -> None:
+    for one in METHODS[method].visible:
+        assert one.help.endswith("."), one.name
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_command_lists_its_flags(capsys: pytest.CaptureFixture[str], command: str) -> None:
     text = help_text(capsys, command)
     for field in fields(COMMANDS[command]):
-        positional = field.name in ("environment", "folder")
-        expected = {"environment": "ENVIRONMENT", "folder": "RUN"}[field.name] if positional else field.name
+        positional = {"environment": "ENVIRONMENT", "folder": "RUN", "name": "[NAME]"}
+        expected = positional.get(field.name, field.name)
         assert expected.replace("_", "-") in text
 
 

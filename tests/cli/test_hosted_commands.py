@@ -12,7 +12,7 @@ from environments.registered_lines import TROUBLE
 from small_jobs import bytes_in, run_program, sentence
 
 from hindsight_rl.cli import main
-from hindsight_rl.experiments.job import load_job, load_snapshot
+from hindsight_rl.experiments.job import load_policies
 from hindsight_rl.records.evaluations import read_evaluations
 
 pytestmark = pytest.mark.usefixtures("quick_compilation", "compiled_programs")
@@ -35,7 +35,7 @@ def test_a_run_of_continuous_actions_leaves_what_every_run_leaves(reach: Path) -
     assert np.all(evaluations.mean_returns <= 0)
     assert np.all(evaluations.mean_returns >= -50)
     assert (reach / "learning-curve.png").exists()
-    snapshot = load_snapshot(reach, load_job(reach))
+    _, snapshot, _ = load_policies(reach)
     # Four numbers make an action, and the statistics have seen two batches of two episodes.
     assert snapshot.states.agent.policy.log_deviation.shape == (1, 4)
     assert 0 < snapshot.states.agent.policy.normalisers[0].count[0] <= 200
@@ -57,6 +57,7 @@ def test_evaluation(reach: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert -50 <= content["mean_return"]["mean"] <= 0
 
 
+@pytest.mark.usefixtures("drawing")
 def test_a_film(reach: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "policy.mp4"
     main(["render", str(reach), "--episodes", "1", "--video", str(path)])
@@ -80,12 +81,10 @@ def test_a_film(reach: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
         (["gym:FetchReach-v4", "--method", "dqn"], "actions"),
         (["gym:FetchReach-v4", "--workers", "0"], "workers must be a whole number of at least 1, not 0."),
         (["bit-flipping-4", "--workers", "2"], "this one is compiled and needs none"),
-        (["ms-pacman", "--method", "hpg+b"], "The baseline has no convolutions, but this environment shows pictures"),
         (
             ["ms-pacman", "--method", "dqn", "--beyond-horizon"],
             "Values beyond the horizon are not to be had from pictures",
         ),
-        (["ms-pacman", "--method", "gcpg+b"], "choose a method without a baseline."),
     ],
 )
 def test_what_cannot_be_trained_on(
@@ -117,10 +116,11 @@ LINE = ["train", "gym:environments.registered_lines:MoodyLine-v0", *TINY, "--lea
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A run of one batch, and the same run of two batches, played by other numbers of workers."""
-    folders = tuple(tmp_path_factory.mktemp("lines") / name for name in ("half", "whole"))
-    for batches, folder in enumerate(folders, 1):
+    folder = tmp_path_factory.mktemp("lines")
+    half, whole = folder / "half", folder / "whole"
+    for batches, folder in enumerate((half, whole), 1):
         main([*LINE, "--batches", str(batches), "--workers", str(batches), "--output", str(folder)])
-    return folders
+    return half, whole
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 from small_jobs import ENVIRONMENT
 
-from hindsight_rl.agents.registry import METHODS
 from hindsight_rl.cli import main
 from hindsight_rl.environments.registry import ENVIRONMENTS
+from hindsight_rl.methods.registry import METHODS
 
 pytestmark = pytest.mark.usefixtures("compiled_programs")
 
@@ -35,7 +35,7 @@ def test_environments_are_all_named(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_methods_are_all_named(capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, "methods")
-    assert len(METHODS) == 7
+    assert len(METHODS) == 10
     for name in METHODS:
         assert re.search(rf"│ {re.escape(name)} +│", text), name
 

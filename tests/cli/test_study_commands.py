@@ -17,11 +17,12 @@ from small_results import scalars_in
 from small_studies import copied, definition, finished, numbers_in, results_in, shared_programs, small_study, study_text
 
 from hindsight_rl.cli import main
-from hindsight_rl.cli.study import summarise
-from hindsight_rl.cli.study_commands import STUDY_COMMANDS
-from hindsight_rl.experiments import study_worker
+from hindsight_rl.cli.study.commands import STUDY_COMMANDS
+from hindsight_rl.cli.study.run import summarise
+from hindsight_rl.experiments.study import worker as study_worker
 from hindsight_rl.records.runs import DEFINITIVE, Cell, RunKey
 from hindsight_rl.records.tidy import to_csv
+from hindsight_rl.training import loop
 
 __all__ = ["copied", "definition", "finished", "shared_programs"]
 
@@ -110,8 +111,8 @@ def test_the_summary_says_what_the_results_say(capsys: pytest.CaptureFixture[str
             "std": pytest.approx(performances.std()),
         }
         assert cell["runs"] == len(runs) == 4
-        assert cell["learning_rate"] == runs[0].key.learning_rate
-        assert cell["baseline_learning_rate"] == (runs[0].key.baseline_learning_rate or None)
+        assert cell["choices"] == dict(runs[0].key.choices)
+        assert cell["learning_rate"] == cell["choices"]["learning_rate"]
         assert (cell["paper"], cell["failed_runs"]) == (None, [])
     assert [cell["method"] for cell in content["cells"]] == ["hpg", "gcpg+b"]
 
@@ -154,9 +155,9 @@ def test_runs_that_raised_run_again_when_asked(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    training = study_worker.training
+    training = loop.training
 
-    def raising(environment: Any, settings: Any, *rest: Any) -> Iterator:
+    def raising(environment: Any, settings: Any, *rest: Any) -> Iterator[Any]:
         if settings.method == "hpg":
             raise MemoryError("too large")
         return training(environment, settings, *rest)
@@ -181,15 +182,17 @@ def test_event_files_hold_the_learning_curves(definition: Path, tmp_path: Path) 
     made = [path.parent for path in (folder / "tensorboard").rglob("*tfevents*")]
     assert len(made) == len(set(made)) == len(results.runs) == 22
     for run in results.runs:
-        baseline = f"-baseline{run.key.baseline_learning_rate:g}" if run.key.baseline_learning_rate else ""
+        choices = dict(run.key.choices)
+        baseline = f"-baseline{choices['baseline_learning_rate']:g}" if len(choices) > 1 else ""
         stage = run.key.stage.replace(" ", "-")
-        name = f"{stage}-rate{run.key.learning_rate:g}{baseline}-seed{run.key.seed}"
+        name = f"{stage}-rate{choices['learning_rate']:g}{baseline}-seed{run.key.seed}"
         found = scalars_in(folder / "tensorboard" / run.cell.name / name)
-        assert found == [
+        expected: list[Any] = [
             (batch, tag, pytest.approx(value, rel=1e-6))
-            for batch, *values in zip(run.batches, run.mean_returns, run.success_rates, strict=True)
-            for tag, value in zip(("return", "success_rate"), values, strict=True)
+            for batch, *values in zip(run.batches, *run.metrics.values(), strict=True)
+            for tag, value in zip(("return", "success_rate", "steps"), values, strict=True)
         ]
+        assert found == expected
 
 
 HARD = ("ms-pacman", "fetch-push")
@@ -271,7 +274,7 @@ def test_the_outcome_counts_the_runs_of_the_rates_that_the_search_chose(copied: 
     results = results_in(copied)
     (plan,) = small_study(methods=["hpg"]).plans
     expected = summarise(results, plan)
-    (chosen,) = {run.key[1:3] for run in results.of(HPG, DEFINITIVE)}
+    (chosen,) = {run.key.choices for run in results.of(HPG, DEFINITIVE)}
     (other,) = set(plan.grid) - {chosen}
-    stray = [replace(run, key=RunKey(DEFINITIVE, *other, run.key.seed)) for run in results.of(HPG, DEFINITIVE)]
+    stray = [replace(run, key=RunKey(DEFINITIVE, other, run.key.seed)) for run in results.of(HPG, DEFINITIVE)]
     assert summarise(replace(results, runs=[*stray, *results.runs]), plan) == expected

@@ -12,11 +12,12 @@ from rich.console import Console
 from small_results import example_run
 from small_studies import small_study
 
-from hindsight_rl.cli import study_progress
-from hindsight_rl.cli.study_progress import StudyProgress
-from hindsight_rl.experiments.protocol import Piece, next_piece
-from hindsight_rl.experiments.study import Study
-from hindsight_rl.records.runs import Cause, FinishedRun, StudyResults
+from hindsight_rl.cli.study import progress as study_progress
+from hindsight_rl.cli.study.progress import StudyProgress
+from hindsight_rl.experiments.study import estimates
+from hindsight_rl.experiments.study.plan import Study
+from hindsight_rl.experiments.study.protocol import Piece, next_piece
+from hindsight_rl.records.runs import Cause, FinishedRun, RunKey, StudyResults
 
 NAME = "bit-flipping-4-batch8-hpg"
 
@@ -41,7 +42,7 @@ def one_cell() -> Study:
     return small_study(methods=["hpg"])
 
 
-def piece_of(study: Study, known: dict | None = None) -> Piece:
+def piece_of(study: Study, known: dict[RunKey, float] | None = None) -> Piece:
     piece = next_piece(study.plans[0], known or {})
     assert piece is not None
     return piece
@@ -138,7 +139,7 @@ def test_lines_are_seconds_apart_and_ticks_cost_nothing(monkeypatch: pytest.Monk
     study = one_cell()
     first = piece_of(study)
     counted: list[object] = []
-    work_ahead = study_progress.work_ahead
+    work_ahead = estimates.work_ahead
 
     def counting(*arguments: object) -> object:
         counted.append(arguments)

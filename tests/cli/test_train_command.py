@@ -24,7 +24,7 @@ from small_jobs import (
 
 from hindsight_rl.cli import main
 from hindsight_rl.environments.registry import make
-from hindsight_rl.experiments.job import load_job
+from hindsight_rl.experiments.definition import load_job
 from hindsight_rl.records.evaluations import read_evaluations
 
 pytestmark = pytest.mark.usefixtures("compiled_programs")
@@ -82,7 +82,7 @@ def test_summary_says_what_the_evaluations_say(capsys: pytest.CaptureFixture[str
     summary = summary_of(capsys.readouterr().out)
     table = read_evaluations(tmp_path / "run" / "evaluations.csv")
     assert (summary["environment"], summary["method"]) == (ENVIRONMENT, "hpg")
-    assert summary["settings"] == load_job(tmp_path / "run").to_json()["settings"] | {"hidden_layers": [16]}
+    assert summary["settings"] == load_job(tmp_path / "run").settings.flat | {"hidden_layers": [16]}
     for name, values in {
         "average_performance": table.mean_returns.mean(axis=1),
         "final_return": table.mean_returns[:, -1],

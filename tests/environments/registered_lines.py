@@ -28,13 +28,13 @@ class MoodyLine(Line):
     def __init__(self, **options: Any):
         super().__init__(reward=moody_reward, **options)
 
-    def step(self, action: Any) -> tuple[dict, float, bool, bool, dict]:
-        seen, *rest = super().step(action)
+    def step(self, action: Any) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+        stepped = super().step(action)
         if self.steps == LATE and os.environ.get(TROUBLE) == "raises":
             raise ZeroDivisionError("a wheel came off\nand rolled away")
         if self.steps == LATE and os.environ.get(TROUBLE) == "no number":
-            seen["observation"] = np.array([np.nan])
-        return seen, *rest
+            stepped[0]["observation"] = np.array([np.nan])
+        return stepped
 
 
 class PairedLine(Line):

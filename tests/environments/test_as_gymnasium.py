@@ -15,7 +15,7 @@ import gymnasium
 from gymnasium.utils.env_checker import check_env
 
 from hindsight_rl.environments.as_gymnasium import NAMES, GoalEnvironment, register
-from hindsight_rl.environments.gymnasium_task import gymnasium_task
+from hindsight_rl.environments.gymnasium.task import gymnasium_task
 from hindsight_rl.environments.registry import make
 
 
@@ -24,7 +24,7 @@ def environment(request: pytest.FixtureRequest) -> Any:
     return gymnasium.make(request.param, render_mode="ansi")
 
 
-def play(environment: Any, seed: int) -> list[tuple]:
+def play(environment: Any, seed: int) -> list[tuple[Any, ...]]:
     """A whole episode of random actions."""
     generator = np.random.default_rng(seed)
     seen, info = environment.reset(seed=seed)
@@ -90,14 +90,15 @@ def test_many_pairs_may_have_any_shape(environment: Any) -> None:
 
 def test_without_the_time_there_is_no_reward(environment: Any) -> None:
     goal = environment.reset(seed=0)[0]["desired_goal"]
-    for info in ({}, [{}]):
+    infos: tuple[Any, ...] = ({}, [{}])
+    for info in infos:
         with pytest.raises(HindsightError, match="the info must hold it as 'time'"):
             environment.unwrapped.compute_reward(goal, goal, info)
 
 
 def test_text_shows_the_state(environment: Any) -> None:
     seen, _ = environment.reset(seed=0)
-    ours = make(NAMES[environment.spec.id])
+    ours: Any = make(NAMES[environment.spec.id])
     observation = seen["observation"]
     state = observation if "Bit" in environment.spec.id else observation.astype(int)
     assert environment.render() == ours.render(state, jnp.asarray(seen["desired_goal"]))
@@ -125,5 +126,5 @@ def test_any_compiled_environment_can_be_wrapped() -> None:
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gymnasium", None)
     monkeypatch.delitem(sys.modules, "hindsight_rl.environments.as_gymnasium")
-    with pytest.raises(HindsightError, match=r"pip install 'hindsight\[gymnasium\]'"):
+    with pytest.raises(HindsightError, match=r"pip install 'hindsight-rl\[gymnasium\]'"):
         __import__("hindsight_rl.environments.as_gymnasium")

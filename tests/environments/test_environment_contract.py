@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,8 @@ from reference.compilation import quick_jit
 from reference.reachable import distinct, reachable_states
 from scipy.stats import chisquare
 
+from hindsight_rl.environments.contract import check_environment
+from hindsight_rl.environments.contract.compiled import COMPILED
 from hindsight_rl.environments.interface import Environment
 from hindsight_rl.environments.registry import ENVIRONMENTS, make
 from hindsight_rl.rollout.compiled import collect
@@ -55,35 +58,24 @@ def keys(seed: int, count: int) -> jax.Array:
     return jax.random.split(jax.random.key(seed), count)
 
 
-def test_shapes_and_types(subject: Subject) -> None:
-    environment = subject.environment
-    key = jax.random.key(0)
-    state = jax.eval_shape(environment.reset, key)
-    assert jax.eval_shape(environment.step, state, jnp.int32(0), key) == state
-    observation = jax.eval_shape(environment.observe, state)
-    achieved = jax.eval_shape(environment.achieved_goal, state)
-    goal = jax.eval_shape(environment.sample_goal, key)
-    assert observation.dtype == achieved.dtype == jnp.float32
-    assert (goal.shape, goal.dtype) == (achieved.shape, achieved.dtype)
-    probability = jax.eval_shape(environment.goal_probability, goal)
-    reached = jax.eval_shape(environment.reached, achieved, goal)
-    reward = jax.eval_shape(environment.reward, achieved, goal, jnp.int32(1))
-    assert (probability.shape, reached.shape, reward.shape) == ((), (), ())
-    assert (probability.dtype, reached.dtype, reward.dtype) == (jnp.float32, jnp.bool_, jnp.float32)
+def test_the_contract_is_kept(subject: Subject) -> None:
+    """Shapes and types, determinism, purity, goals that reach themselves, rewards, probabilities, text."""
+    findings = list(check_environment(subject.environment, seed=5))
+    assert [finding for finding in findings if not finding.passed] == []
+    assert [finding.check for finding in findings] == [check.name for check in COMPILED]
+    assert subject.environment.observation_type == "float32"
 
 
 def test_counts_are_whole_numbers_that_make_sense(subject: Subject) -> None:
     environment = subject.environment
-    assert environment.horizon >= 2
     assert environment.action_count >= 2
-    assert environment.goal_count >= 1
     assert environment.state_limit is None or environment.state_limit >= len(subject.states)
 
 
 def test_the_same_keys_give_the_same_whether_mapped_or_alone(subject: Subject) -> None:
     environment = subject.environment
 
-    def first_step(reset_key: jax.Array, goal_key: jax.Array, step_key: jax.Array) -> tuple:
+    def first_step(reset_key: jax.Array, goal_key: jax.Array, step_key: jax.Array) -> tuple[Any, ...]:
         state = environment.reset(reset_key)
         following = environment.step(state, jnp.int32(1), step_key)
         return state, environment.sample_goal(goal_key), following, environment.observe(following)
@@ -153,7 +145,7 @@ def test_a_picture_is_a_rectangle_that_shows_the_goal(subject: Subject) -> None:
 def test_an_episode_has_one_state_more_than_actions(subject: Subject) -> None:
     environment = subject.environment
 
-    def explore(observations: jax.Array, goals: jax.Array, time: jax.Array, key: jax.Array) -> tuple:
+    def explore(observations: jax.Array, goals: jax.Array, time: jax.Array, key: jax.Array) -> tuple[Any, ...]:
         return jnp.zeros(3, jnp.int32), jnp.zeros(3)
 
     episodes = jax.eval_shape(lambda key: collect(environment, explore, 3, key), jax.random.key(0))

@@ -11,7 +11,7 @@ from reference.goal_environments import PLACES, Line
 
 import hindsight_rl
 from hindsight_rl.core.errors import HindsightError
-from hindsight_rl.environments.gymnasium_task import gymnasium_task
+from hindsight_rl.environments.gymnasium.task import gymnasium_task
 from hindsight_rl.environments.registry import make, specify
 
 FETCH_REACH_START = np.array([1.3419, 0.7491, 0.5347], np.float32)
@@ -71,7 +71,7 @@ def test_a_task_can_be_trained_on() -> None:
 @pytest.mark.parametrize("wrong", ["bocks", "uniform"])
 def test_another_word_is_refused(wrong: str) -> None:
     with pytest.raises(HindsightError, match=f"There is no goal probability '{wrong}'"):
-        gymnasium_task(Line(), horizon=13, goal_probability=wrong)  # type: ignore[arg-type]
+        gymnasium_task(Line(), horizon=13, goal_probability=wrong)
 
 
 def test_only_gymnasium_environments_have_a_box_to_find() -> None:

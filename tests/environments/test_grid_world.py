@@ -40,6 +40,7 @@ def free_cells(walls: np.ndarray) -> np.ndarray:
 
 def test_four_rooms_layout() -> None:
     environment = make("four-rooms")
+    assert isinstance(environment, GridWorld)
     np.testing.assert_array_equal(environment.walls, four_rooms_walls())
     assert np.sum(~environment.walls) == 104
     assert {tuple(cell) for cell in environment.starts} == CORNERS
@@ -58,6 +59,7 @@ def test_four_rooms_start_in_each_corner_alike() -> None:
 
 def test_empty_room_layout() -> None:
     environment = make("empty-room")
+    assert isinstance(environment, GridWorld)
     assert environment.walls.shape == (11, 11)
     assert not environment.walls.any()
     assert environment.starts.tolist() == [[0, 0]]

@@ -19,8 +19,8 @@ from reference.goal_environments import (  # noqa: E402
     Line,
 )
 
-from hindsight_rl.environments.gymnasium_goal import GymnasiumGoal  # noqa: E402
-from hindsight_rl.environments.gymnasium_task import gymnasium_task  # noqa: E402
+from hindsight_rl.environments.gymnasium.simulator import GymnasiumGoal  # noqa: E402
+from hindsight_rl.environments.gymnasium.task import gymnasium_task  # noqa: E402
 
 
 def test_numbered_actions_count_from_zero() -> None:
@@ -49,7 +49,7 @@ def test_continuous_actions_are_clipped_to_their_bounds() -> None:
     ],
     ids=["picture", "matrix", "bytes", "nested"],
 )
-def test_observations_become_plain_arrays(space: spaces.Space, shape: tuple[int, ...], kind: str) -> None:
+def test_observations_become_plain_arrays(space: spaces.Space[Any], shape: tuple[int, ...], kind: str) -> None:
     task = gymnasium_task(Line(observation=space), horizon=5)
     simulator = GymnasiumGoal(Line(observation=space))
     for observed in (simulator.reset(0), simulator.step(np.int64(0))):
@@ -87,6 +87,7 @@ def test_wrappers_that_somebody_chose_stay() -> None:
     assert simulator.step(np.int64(0)).achieved_goal == start + 1
 
 
+@pytest.mark.usefixtures("drawing")
 def test_a_picture_shows_the_goal_that_is_asked_for() -> None:
     simulator = GymnasiumGoal("PointMaze_UMaze-v3", pictures=True)
     simulator.reset(0)
@@ -166,7 +167,7 @@ def test_faults_in_mid_episode_name_the_environment_and_the_step(fault: Callable
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gymnasium", None)
     with pytest.raises(
-        HindsightError, match=r"^Gymnasium environments need gymnasium: pip install 'hindsight\[gymnasium\]'.$"
+        HindsightError, match=r"^Gymnasium environments need gymnasium: pip install 'hindsight-rl\[gymnasium\]'.$"
     ):
         GymnasiumGoal("FetchReach-v4")
 
@@ -174,6 +175,6 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_robotics_its_environments_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gymnasium_robotics", None)
     with pytest.raises(
-        HindsightError, match=r"Robots and mazes need gymnasium-robotics: pip install 'hindsight\[robotics\]'"
+        HindsightError, match=r"Robots and mazes need gymnasium-robotics: pip install 'hindsight-rl\[robotics\]'"
     ):
         GymnasiumGoal("NoSuchRobot-v4")

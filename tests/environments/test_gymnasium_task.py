@@ -22,8 +22,8 @@ from reference.goal_environments import (  # noqa: E402
     single_reward,
 )
 
-from hindsight_rl.environments.gymnasium_goal import GymnasiumGoal  # noqa: E402
-from hindsight_rl.environments.gymnasium_task import GymnasiumTask, gymnasium_task  # noqa: E402
+from hindsight_rl.environments.gymnasium.simulator import GymnasiumGoal  # noqa: E402
+from hindsight_rl.environments.gymnasium.task import GymnasiumTask, gymnasium_task  # noqa: E402
 
 KNOWN = {
     "FetchReach-v4": (51, (10,), (3,), 4),
@@ -42,6 +42,8 @@ def task(request: pytest.FixtureRequest) -> GymnasiumTask:
 def played(task: GymnasiumTask, episodes: int = 3, steps: int = 6) -> tuple[np.ndarray, np.ndarray, list[Any]]:
     """Achieved goals, drawn goals, and (achieved, desired, reward) of every step as the bare environment gives them."""
     generator = np.random.default_rng(0)
+    assert task.action_bounds is not None
+    low, high = map(np.asarray, task.action_bounds)
     bare = gymnasium.make(task.name)
     achieved, goals, given = [], [], []
     for seed in range(episodes):
@@ -49,7 +51,7 @@ def played(task: GymnasiumTask, episodes: int = 3, steps: int = 6) -> tuple[np.n
         goals.append(seen["desired_goal"])
         for _ in range(steps):
             desired = seen["desired_goal"]
-            action = generator.uniform(task.action_low, task.action_high).astype(np.float32)
+            action = generator.uniform(low, high).astype(np.float32)
             seen, reward, *_ = bare.step(action)
             achieved.append(seen["achieved_goal"])
             given.append((seen["achieved_goal"], desired, reward))
@@ -59,16 +61,16 @@ def played(task: GymnasiumTask, episodes: int = 3, steps: int = 6) -> tuple[np.n
 
 def test_sizes_of_known_environments(task: GymnasiumTask) -> None:
     horizon, observation, goal, action = KNOWN[task.name]
-    assert (task.horizon, task.observation_shape, task.goal_shape, task.action_size) == (
+    assert (task.horizon, task.observation_shape, task.goal_shape, task.action_count) == (
         horizon,
         observation,
         goal,
         action,
     )
     assert task.observation_type == "float32"
-    assert task.action_count is task.goal_count is None
-    assert task.action_low == (-1.0,) * action
-    assert task.action_high == (1.0,) * action
+    assert task.continuous
+    assert task.goal_count == 1
+    assert task.action_bounds == ((-1.0,) * action, (1.0,) * action)
     assert float(task.goal_probability(np.zeros(goal, np.float32))) == 1
 
 
@@ -82,7 +84,7 @@ def test_the_reward_of_every_other_goal_is_what_the_environment_would_have_given
     """Singly through the bare environment, all together through the task, traced or not."""
     achieved, drawn, _ = played(task)
     goals = np.concatenate([achieved, drawn])
-    bare = gymnasium.make(task.name).unwrapped
+    bare: Any = gymnasium.make(task.name).unwrapped
     expected = np.array([[bare.compute_reward(a, goal, {}) for goal in goals] for a in achieved])
     small_achieved, small_goals = achieved.astype(np.float32), goals.astype(np.float32)
     together = task.rewards.rewards(small_achieved[:, None], small_goals[None], np.ones((1, 1), np.int64))
@@ -95,7 +97,7 @@ def test_the_reward_of_every_other_goal_is_what_the_environment_would_have_given
 
 def test_when_goals_are_reached(task: GymnasiumTask) -> None:
     """By the distance that each environment documents; the dense maze goes on forever."""
-    achieved, drawn, _ = (array for array in played(task))
+    achieved, drawn, _ = played(task)
     goals = np.concatenate([achieved, drawn]).astype(np.float32)
     achieved = achieved.astype(np.float32)
     distance = np.linalg.norm(achieved[:, None] - goals[None], axis=-1)

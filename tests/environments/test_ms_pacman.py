@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hindsight_rl.core.errors import HindsightError
-from hindsight_rl.environments.ms_pacman import (
+from hindsight_rl.environments.ms_pacman.game import (
     ACTIONS,
     COLUMN_EDGES,
     FROZEN_TICKS,
@@ -88,7 +88,7 @@ def plain_observation(screens: list[np.ndarray]) -> np.ndarray:
 
 def test_sizes() -> None:
     task = MsPacmanTask()
-    assert (task.horizon, task.action_count, task.action_size) == (28, 4, None)
+    assert (task.horizon, task.action_count, task.continuous) == (28, 4, False)
     assert (task.observation_shape, task.observation_type, task.goal_shape) == ((84, 84, 4), "uint8", (2,))
     assert task.goal_count == 155
     assert hash(task) == hash(MsPacmanTask())
@@ -283,7 +283,7 @@ def test_a_goal_is_marked_in_the_picture(simulator: MsPacman) -> None:
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ale_py", None)
-    with pytest.raises(HindsightError, match=r"^Ms. Pac-man needs ale-py: pip install 'hindsight\[atari\]'.$"):
+    with pytest.raises(HindsightError, match=r"^Ms. Pac-man needs ale-py: pip install 'hindsight-rl\[atari\]'.$"):
         MsPacman()
 
 

@@ -4,18 +4,19 @@ import json
 from collections import deque
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hindsight_rl.environments import ms_pacman_cells
-from hindsight_rl.environments.ms_pacman import known_cells
-from hindsight_rl.environments.ms_pacman_cells import Search, draw, search
+from hindsight_rl.environments.ms_pacman import cells as ms_pacman_cells
+from hindsight_rl.environments.ms_pacman.cells import Search, draw, search
+from hindsight_rl.environments.ms_pacman.game import known_cells
 
 pytest.importorskip("ale_py")
 
 
-def kept() -> dict[str, list]:
-    return json.loads((files("hindsight_rl.environments") / "ms_pacman_cells.json").read_text())
+def kept() -> dict[str, list[Any]]:
+    return json.loads((files("hindsight_rl.environments.ms_pacman") / "cells.json").read_text())
 
 
 @pytest.fixture(scope="module")

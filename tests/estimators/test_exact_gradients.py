@@ -1,6 +1,7 @@
 """The estimators against the true gradient of the expected return, on problems with every trajectory written down."""
 
 import itertools
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -24,7 +25,8 @@ from reference.enumeration import (
 )
 
 from hindsight_rl import estimators
-from hindsight_rl.agents.active_goals import Lessons, rewards_of_goals
+from hindsight_rl.agents.active_goals import rewards_of_goals
+from hindsight_rl.agents.options import PolicyOptions
 from hindsight_rl.environments.bit_flipping import BitFlipping
 
 TOLERANCE = 1e-10
@@ -43,7 +45,11 @@ normalised_ratios = quick_jit(estimators.normalised_ratios, static_argnames="end
 pytestmark = pytest.mark.usefixtures("double_precision")
 
 
-CASES = {"random table": random_case, "2 bits": lambda: bit_flipping_case(2), "3 bits": lambda: bit_flipping_case(3)}
+CASES: dict[str, Callable[[], Case]] = {
+    "random table": random_case,
+    "2 bits": lambda: bit_flipping_case(2),
+    "3 bits": lambda: bit_flipping_case(3),
+}
 
 
 @pytest.fixture(params=CASES)
@@ -163,7 +169,7 @@ class NearBits(BitFlipping):
         return jnp.where(jnp.sum(goal) == 1, 0, 2.0**-self.bits)
 
 
-@pytest.mark.parametrize(("environment", "exact"), [(NearBits(3), True), (BitFlipping(3), False)])
+@pytest.mark.parametrize(("environment", "exact"), [(NearBits(3), True), (BitFlipping(3), False)])  # type: ignore[call-arg]
 def test_goals_reached_at_the_start_teach_nothing_where_the_first_action_cannot_leave_them(
     environment: BitFlipping, exact: bool
 ) -> None:
@@ -172,9 +178,9 @@ def test_goals_reached_at_the_start_teach_nothing_where_the_first_action_cannot_
     count = len(case.trajectories.actions)
     taken = np.ones((count, 3), bool)
     episodes = episodes_of(case.trajectories, states, np.zeros(count, int), np.full(count, 3), case.table)
-    lessons = Lessons(skip_reached=True)
-    judge = quick_jit(lambda *batch: rewards_of_goals(environment, *batch, lessons)[0])
-    rewards = np.asarray(judge(episodes, all_goals(case.problem, states)))
+    options = PolicyOptions(skip_reached=True)
+    find = quick_jit(lambda batch, goals: rewards_of_goals(environment, batch, goals, options)[0])
+    rewards = np.asarray(find(episodes, all_goals(case.problem, states)))
     assert not np.any(rewards[0])
     assert np.any(case.rewards[0])
     coefficients = [np.asarray(goal_conditional(own)) * count for own in rewards]

@@ -1,7 +1,7 @@
 """The hindsight estimators against plain loops, their reduction to the goal-conditional ones, and extreme ratios."""
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -165,7 +165,7 @@ def extreme_log_ratios(generator: np.random.Generator, growth: float, dtype: typ
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("growth", [0.001, 1, 50])
 @pytest.mark.parametrize("ended", ["drop", "carry"])
-def test_extreme_ratios_neither_overflow_nor_vanish(dtype: type, growth: float, ended: str) -> None:
+def test_extreme_ratios_neither_overflow_nor_vanish(dtype: type[np.floating[Any]], growth: float, ended: str) -> None:
     generator = np.random.default_rng(11)
     log_ratios = extreme_log_ratios(generator, growth, dtype)
     lengths = np.array([200, 180, 120, 60, 1])

@@ -1,6 +1,7 @@
 """Exact returns, values and gradients: against finite differences, sampling, and answers known otherwise."""
 
 from functools import cache
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -79,7 +80,7 @@ def test_values_returns_and_distributions_fit_together() -> None:
 
 @cache
 def four_rooms_policy() -> Policy:
-    return jax.tree.map(jnp.float32, sharp_policy(make("four-rooms"), hidden=16, scale=0.3))  # type: ignore[arg-type]
+    return jax.tree.map(jnp.float32, sharp_policy(make("four-rooms"), hidden=16, scale=0.3))
 
 
 def test_exact_agrees_with_sampling_on_four_rooms() -> None:
@@ -87,7 +88,7 @@ def test_exact_agrees_with_sampling_on_four_rooms() -> None:
     environment, policy = make("four-rooms"), four_rooms_policy()
     expected, _ = exact_gradient(policy, finite_problem(environment))
 
-    def explore(observations: jax.Array, goals: jax.Array, time: jax.Array, key: jax.Array) -> tuple:
+    def explore(observations: jax.Array, goals: jax.Array, time: jax.Array, key: jax.Array) -> tuple[Any, ...]:
         table = policy.log_probabilities(observations, goals)
         actions = jnp.argmax(table + jax.random.gumbel(key, table.shape), axis=1)
         return actions, jnp.take_along_axis(table, actions[:, None], axis=1)[:, 0]

@@ -7,9 +7,16 @@ import numpy as np
 import pytest
 from small_studies import results_in, simulate, small_plan, small_study
 
-from hindsight_rl.experiments.estimates import Speed, Work, guessed_speeds, measured_speed, observed_speeds, work_ahead
-from hindsight_rl.experiments.study_files import load_study
-from hindsight_rl.experiments.study_run import run_study
+from hindsight_rl.experiments.study.estimates import (
+    Speed,
+    Work,
+    guessed_speeds,
+    measured_speed,
+    observed_speeds,
+    work_ahead,
+)
+from hindsight_rl.experiments.study.files import load_study
+from hindsight_rl.experiments.study.run import run_study
 from hindsight_rl.records.runs import DEFINITIVE, Cell, FinishedRun, RunKey
 
 CELL = Cell("bit-flipping-4", 8, "hpg")
@@ -33,11 +40,11 @@ def test_work_of_successive_halving() -> None:
 
 def test_what_is_finished_is_no_work() -> None:
     plan = small_plan(methods=["gcpg+b"])
-    pieces = simulate(plan, lambda key: key.learning_rate)
+    pieces = simulate(plan, lambda key: dict(key.choices)["learning_rate"])
     known: dict[RunKey, float] = {}
     for piece in pieces:
         before = work_ahead(plan, known)
-        known |= {key: key.learning_rate for key in piece.keys}
+        known |= {key: dict(key.choices)["learning_rate"] for key in piece.keys}
         after = work_ahead(plan, known)
         done = before.search_runs + before.definitive_runs - after.search_runs - after.definitive_runs
         assert done == len(piece.keys)
@@ -56,9 +63,8 @@ def test_seconds_grow_with_the_work() -> None:
 
 def run_of(cell: Cell, batches: int, seconds: float) -> FinishedRun:
     points = np.array([0, batches])
-    return FinishedRun(
-        cell, RunKey(DEFINITIVE, 0.1, 0.0, 0), {}, points, points, np.zeros(2), np.zeros(2), seconds=seconds
-    )
+    metrics = {"mean_return": np.zeros(2), "success_rate": np.zeros(2)}
+    return FinishedRun(cell, RunKey(DEFINITIVE, (("learning_rate", 0.1),), 0), {}, points, points, metrics, seconds)
 
 
 def test_observed_speed_is_seconds_for_each_update() -> None:

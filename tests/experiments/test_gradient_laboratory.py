@@ -1,5 +1,7 @@
 """The gradient laboratory: what it measures is right where the answer is known."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -26,22 +28,22 @@ def test_squared_bias_is_unbiased_and_knows_its_error() -> None:
 
 
 def test_setups_that_do_not_differ_are_measured_once() -> None:
-    chosen = setups(["gcpg", "weighted"], [4], [None, 1], ["paper", "full"], ["drop", "carry"])
+    chosen = setups(["gcpg", "weighted"], [4], [None, 1], ["goal", "horizon"], ["drop", "carry"])
     assert chosen == [
-        Setup("gcpg", 4, None, "paper", "drop"),
-        Setup("gcpg", 4, None, "full", "drop"),
-        Setup("weighted", 4, None, "paper", "drop"),
-        Setup("weighted", 4, None, "paper", "carry"),
-        Setup("weighted", 4, None, "full", "drop"),
-        Setup("weighted", 4, 1, "paper", "drop"),
-        Setup("weighted", 4, 1, "paper", "carry"),
-        Setup("weighted", 4, 1, "full", "drop"),
+        Setup("gcpg", 4, None, "goal", "drop"),
+        Setup("gcpg", 4, None, "horizon", "drop"),
+        Setup("weighted", 4, None, "goal", "drop"),
+        Setup("weighted", 4, None, "goal", "carry"),
+        Setup("weighted", 4, None, "horizon", "drop"),
+        Setup("weighted", 4, 1, "goal", "drop"),
+        Setup("weighted", 4, 1, "goal", "carry"),
+        Setup("weighted", 4, 1, "horizon", "drop"),
     ]
 
 
 def test_unknown_estimator_suggests_the_nearest() -> None:
     with pytest.raises(HindsightError, match="Did you mean 'weighted'"):
-        setups(["weigted"], [4], [None], ["paper"], ["drop"])
+        setups(["weigted"], [4], [None], ["goal"], ["drop"])
 
 
 def sharp_policy() -> Policy:
@@ -53,13 +55,14 @@ def sharp_policy() -> Policy:
 def test_bias_is_found_where_there_is_some_and_only_there() -> None:
     """2 bits, batches of 8, 2,000 of each, fixed seed: unbiased forms within 4 standard errors of zero bias."""
     chosen = [
-        Setup("gcpg", 8, None, "paper", "drop"),
-        Setup("per-decision", 8, None, "full", "drop"),
-        Setup("per-decision+v", 8, None, "full", "drop"),
-        Setup("per-decision", 8, None, "paper", "drop"),
-        Setup("no-ratios", 8, None, "full", "drop"),
+        Setup("gcpg", 8, None, "goal", "drop"),
+        Setup("per-decision", 8, None, "horizon", "drop"),
+        Setup("per-decision+v", 8, None, "horizon", "drop"),
+        Setup("per-decision", 8, None, "goal", "drop"),
+        Setup("no-ratios", 8, None, "horizon", "drop"),
     ]
-    unbiased, biased = {}, {}
+    unbiased: dict[str, Any] = {}
+    biased: dict[str, Any] = {}
     for found in measure(BitFlipping(2), sharp_policy(), chosen, samples=2000):
         is_biased = found.setup in chosen[3:]
         (biased if is_biased else unbiased)[found.setup.estimator] = found
@@ -77,4 +80,4 @@ def test_bias_is_found_where_there_is_some_and_only_there() -> None:
 
 def test_too_few_samples_are_refused() -> None:
     with pytest.raises(HindsightError, match="samples must be at least 2"):
-        next(measure(BitFlipping(2), sharp_policy(), [Setup("gcpg", 2, None, "full", "drop")], samples=1))
+        next(measure(BitFlipping(2), sharp_policy(), [Setup("gcpg", 2, None, "horizon", "drop")], samples=1))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from small_jobs import ENVIRONMENT, bytes_in, process_environment, sentence, small_flags, small_job
 
-from hindsight_rl.experiments.job import load_job, load_snapshot, run_job
+from hindsight_rl.experiments.job import load_policies, run_job
 from hindsight_rl.records.evaluations import read_evaluations
 
 LENGTH = {"batches": 8000, "evaluate_every": 40}
@@ -90,7 +90,7 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_numbers(
         wait_for_a_new_checkpoint(process, folder)
         time.sleep(moments.uniform(0.0, 0.1))
         kill(process)
-        reached.append(load_snapshot(folder, load_job(folder)).batch)
+        reached.append(load_policies(folder)[1].batch)
     assert 0 <= reached[0] < reached[1] < reached[2] < LENGTH["batches"]
     run_job(small_job(**LENGTH), folder, resume=True)
     assert_same_numbers(folder, uninterrupted)
@@ -105,7 +105,7 @@ def test_interrupted_it_says_so_and_goes_on_to_the_same_numbers(
     process.send_signal(signal.SIGINT)
     _, standard_error = process.communicate()
     assert process.returncode > 0
-    reached = load_snapshot(folder, load_job(folder)).batch
+    reached = load_policies(folder)[1].batch
     assert reached < LENGTH["batches"]
     assert sentence(standard_error) == (
         f"Interrupted after {reached} of 8000 batches; the same command with --resume --output {folder} goes on."
@@ -144,7 +144,7 @@ def test_full_disk_leaves_the_earlier_files(compiled_programs: Path, tmp_path: P
         name: before[name] for name in ("checkpoint.npz", "evaluations.csv")
     }
     assert after.keys() == before.keys()
-    assert load_snapshot(folder, load_job(folder)).batch == 40
+    assert load_policies(folder)[1].batch == 40
     run_job(small_job(batches=80), folder, resume=True)
     run_job(small_job(batches=80), tmp_path / "roomy")
     assert bytes_in(folder) == bytes_in(tmp_path / "roomy")

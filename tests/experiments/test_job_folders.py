@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +21,12 @@ from small_jobs import (
     truncate,
 )
 
+from hindsight_rl.agents.options import HindsightOptions
 from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.core.options import names_of
 from hindsight_rl.environments.registry import specify
-from hindsight_rl.experiments.job import (
-    Job,
-    check_folder,
-    describe_difference,
-    load_job,
-    load_policies,
-    load_snapshot,
-    run_job,
-)
+from hindsight_rl.experiments.definition import Job, describe_difference, load_job
+from hindsight_rl.experiments.job import check_folder, load_policies, run_job
 from hindsight_rl.records.checkpoints import load_checkpoint, save_checkpoint
 from hindsight_rl.records.evaluations import read_evaluations
 from hindsight_rl.records.versions import versions
@@ -64,8 +59,14 @@ def test_folder_holds_settings_versions_evaluations_and_checkpoint(finished: Pat
 
 def test_settings_file_holds_every_setting(finished: Path) -> None:
     content = json.loads((finished / "settings.json").read_text())
-    expected = {**asdict(small_settings(runs=2)), "hidden_layers": [16]}
-    assert content == {"environment": {"name": "bit-flipping", "options": {"bits": 4}}, "settings": expected}
+    settings = small_settings(runs=2)
+    assert content == {
+        "format": 2,
+        "environment": {"name": "bit-flipping", "options": {"bits": 4}},
+        "method": {"name": "hpg", "options": {**settings.method_options, "hidden_layers": [16]}},
+        "run": settings.run,
+    }
+    assert tuple(content["method"]["options"]) == names_of(HindsightOptions)
     assert load_job(finished) == small_job(runs=2)
 
 
@@ -77,12 +78,15 @@ def test_versions_file(finished: Path) -> None:
 
 def test_evaluations_file(finished: Path) -> None:
     header, *lines = (finished / "evaluations.csv").read_text().splitlines()
-    assert header == "run,seed,learning_rate,baseline_learning_rate,batch,episodes,mean_return,success_rate"
+    assert header == "run,seed,learning_rate,batch,episodes,mean_return,success_rate,steps"
     assert len(lines) == 2 * 5
     table = read_evaluations(finished / "evaluations.csv")
     assert table.batches.tolist() == [0, 10, 20, 30, 40]
     assert table.episodes.tolist() == [8 * batch for batch in table.batches]
-    assert table.learning_rates.tolist() == [SMALL["learning_rate"]] * 2
+    assert {name: rates.tolist() for name, rates in table.rates.items()} == {
+        "learning_rate": [SMALL["learning_rate"]] * 2
+    }
+    assert np.all(np.diff(table.metrics["steps"], axis=1) >= 10 * 8)
 
 
 def test_checkpoint_holds_states_and_evaluations(finished: Path) -> None:
@@ -90,19 +94,21 @@ def test_checkpoint_holds_states_and_evaluations(finished: Path) -> None:
     assert metadata == {"job": json.loads((finished / "settings.json").read_text())}
     assert {name.partition("/")[0] for name in arrays} == {"states", "evaluations"}
     table = read_evaluations(finished / "evaluations.csv")
-    np.testing.assert_array_equal(arrays["evaluations/mean_returns"], table.mean_returns)
-    np.testing.assert_array_equal(arrays["evaluations/success_rates"], table.success_rates)
+    assert list(table.metrics) == ["mean_return", "success_rate", "steps"]
+    for name, values in table.metrics.items():
+        np.testing.assert_array_equal(arrays[f"evaluations/metrics/{name}"], values)
 
 
 def test_snapshot_comes_back_from_the_folder(finished: Path, tmp_path: Path) -> None:
     made = run_job(small_job(runs=2), tmp_path / "again")
-    loaded = load_snapshot(finished, load_job(finished))
+    job, loaded, policies = load_policies(finished)
+    assert job == small_job(runs=2)
     assert loaded.batch == 40
     expected = state_to_arrays(made.states)
     assert {name: array.tobytes() for name, array in state_to_arrays(loaded.states).items()} == {
         name: array.tobytes() for name, array in expected.items()
     }
-    assert len(load_policies(finished)) == 2
+    assert len(policies) == 2
 
 
 def test_same_job_leaves_the_same_bytes(finished: Path, tmp_path: Path) -> None:
@@ -128,7 +134,8 @@ def test_reports_every_evaluation_and_saves_as_often_as_asked(tmp_path: Path) ->
     "job",
     [
         small_job(),
-        small_job(method="hpg+b", runs=3, seed=5, max_active_goals=2, horizon="full", ended="carry"),
+        small_job(method="hpg+b", runs=3, seed=5, max_active_goals=2, episodes_end="horizon", ended="carry"),
+        small_job(method="dqn+her", relabelling="future", epsilon=0.5),
         Job(specify("four-rooms", slip=0.1), small_settings(hidden_layers=(4, 5))),
     ],
 )
@@ -137,22 +144,42 @@ def test_json_gives_the_job_back(job: Job) -> None:
     assert Job.from_json(content, Path("settings.json")) == job
 
 
-def without_hidden_layers() -> dict[str, Any]:
+def without(part: str) -> dict[str, Any]:
     content = small_job().to_json()
-    del content["settings"]["hidden_layers"]
+    del content[part]
     return content
 
 
-def with_unknown_setting() -> dict[str, Any]:
-    content = small_job().to_json()
-    content["settings"]["warmth"] = 3
-    return content
-
-
-@pytest.mark.parametrize("content", [[], {}, 3, None, without_hidden_layers(), with_unknown_setting()])
+@pytest.mark.parametrize(
+    "content", [[], {}, 3, None, "run", without("environment"), without("method"), without("run"), {"settings": {}}]
+)
 def test_other_json_is_no_job(content: Any) -> None:
     message = refusal(lambda: Job.from_json(content, Path("settings.json")))
     assert message.startswith("'settings.json' is not a settings file of this version: ")
+
+
+@pytest.mark.parametrize(
+    ("part", "changes", "words"),
+    [
+        ("run", {"warmth": 3}, "There is no setting of hpg 'warmth'. Did you mean 'batches'? Known: batch_size, "),
+        ("run", {"batches": 0}, "batches must be a whole number of at least 1, not 0."),
+        ("options", {"epsilon": 0.1}, "The method hpg has no option 'epsilon'; dqn, dqn+her have it."),
+        ("options", {"hidden_layers": 3}, "hidden_layers must be a sequence of widths, not 3."),
+        ("method", {"name": "hgp"}, "There is no method 'hgp'. Did you mean 'hpg'? Known: gcpg, "),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_with_their_file(part: str, changes: dict[str, Any], words: str) -> None:
+    content = small_job().to_json()
+    tables = {"run": content["run"], "options": content["method"]["options"], "method": content["method"]}
+    tables[part].update(changes)
+    assert refusal(lambda: Job.from_json(content, Path("settings.json"))).startswith(f"In 'settings.json': {words}")
+
+
+@pytest.mark.parametrize("found", [0, 3, "2"])
+def test_another_format_is_refused(found: Any) -> None:
+    content = {**small_job().to_json(), "format": found}
+    message = refusal(lambda: Job.from_json(content, Path("settings.json")))
+    assert message == f"'settings.json' has format {found}, but this hindsight reads 1 and 2."
 
 
 @pytest.mark.parametrize(
@@ -164,13 +191,15 @@ def test_other_json_is_no_job(content: Any) -> None:
         ({"method": "gcpg"}, "method hpg, not gcpg"),
         ({"batches": 20}, "batches 40, not 20"),
         ({"hidden_layers": (16, 16)}, "hidden_layers (16,), not (16, 16)"),
+        ({"episodes_end": "horizon"}, "episodes_end goal, not horizon"),
+        ({"ended": "carry"}, "ended drop, not carry"),
     ],
 )
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_different_run_is_refused(copied: Path, changes: dict[str, Any], difference: str, resume: bool) -> None:
     before = bytes_in(copied)
     job = small_job(**{"runs": 2, **changes})
-    message = refusal(lambda: run_job(job, copied, resume))
+    message = refusal(lambda: run_job(job, copied, resume=resume))
     assert message == f"'{copied}' already holds a different run ({difference}): choose another output folder."
     assert bytes_in(copied) == before
 
@@ -186,7 +215,7 @@ def test_a_different_environment_is_refused(copied: Path) -> None:
 def test_the_same_run_is_refused_without_resume(copied: Path) -> None:
     before = bytes_in(copied)
     for job in (small_job(runs=2), small_job(runs=2, batches=80)):
-        assert "add --resume to go on" in refusal(lambda job=job: run_job(job, copied))
+        assert "add --resume to go on" in refusal(partial(run_job, job, copied))
     assert bytes_in(copied) == before
 
 
@@ -198,7 +227,8 @@ def test_going_on_for_longer_is_no_difference() -> None:
 def test_a_checkpoint_without_settings_is_not_overwritten(copied: Path) -> None:
     (copied / "settings.json").unlink()
     before = bytes_in(copied)
-    assert "has a checkpoint.npz but no settings.json" in refusal(lambda: run_job(small_job(runs=2), copied, True))
+    message = refusal(lambda: run_job(small_job(runs=2), copied, resume=True))
+    assert "has a checkpoint.npz but no settings.json" in message
     assert bytes_in(copied) == before
 
 
@@ -263,7 +293,7 @@ def test_a_run_from_before_there_was_a_setting_goes_on(copied: Path, finished: P
     arrays, metadata = load_checkpoint(copied / "checkpoint.npz")
     content = json.loads((copied / "settings.json").read_text())
     for held in (metadata["job"], content):
-        assert held["settings"].pop("skip_reached") is False
+        assert held["method"]["options"].pop("skip_reached") is False
     save_checkpoint(copied / "checkpoint.npz", arrays, metadata)
     (copied / "settings.json").write_text(json.dumps(content))
     run_job(small_job(runs=2), copied, resume=True)
@@ -281,7 +311,7 @@ def test_a_second_writer_is_refused(copied: Path) -> None:
     before = bytes_in(copied)
     longer = small_job(runs=2, batches=50)
     with claimed_by_another_process(copied):
-        assert refusal(lambda: run_job(longer, copied, True)) == f"Another process is writing to '{copied}'."
+        assert refusal(lambda: run_job(longer, copied, resume=True)) == f"Another process is writing to '{copied}'."
         assert bytes_in(copied) == before
     assert run_job(longer, copied, resume=True).batch == 50
 
@@ -296,9 +326,10 @@ def test_kept_checkpoints_are_those_of_shorter_jobs(tmp_path: Path) -> None:
     run_job(small_job(), tmp_path / "kept", keep_every=20)
     assert sorted(bytes_in(tmp_path / "kept" / "checkpoints")) == ["batch-0.npz", "batch-20.npz", "batch-40.npz"]
     shorter = run_job(small_job(batches=20), tmp_path / "shorter")
-    kept = load_snapshot(tmp_path / "kept", small_job(), batch=20)
+    _, kept, (policy,) = load_policies(tmp_path / "kept", batch=20)
+    assert int(policy.act(np.zeros(4), np.ones(4))) in range(4)
     assert bytes_of_run(kept, 0) == bytes_of_run(shorter, 0)
-    message = refusal(lambda: load_snapshot(tmp_path / "kept", small_job(), batch=30))
+    message = refusal(lambda: load_policies(tmp_path / "kept", batch=30))
     assert message.endswith("has no checkpoint of batch 30; it has those of the batches 0, 20, 40.")
 
 

@@ -16,8 +16,8 @@ from small_jobs import process_environment, sentence
 from small_results import on_a_small_disk
 from small_studies import STAGE, by_key, numbers_in, results_in, small_study, study_text
 
-from hindsight_rl.experiments.study_run import run_study
-from hindsight_rl.experiments.study_worker import UNFINISHED
+from hindsight_rl.experiments.study.run import run_study
+from hindsight_rl.experiments.study.worker import UNFINISHED
 from hindsight_rl.records.checkpoints import load_checkpoint
 from hindsight_rl.records.results import RESULTS
 
@@ -32,10 +32,10 @@ LANES = 2
 DRIVER = """
 import sys
 from pathlib import Path
-from hindsight_rl.experiments import protocol
-from hindsight_rl.experiments.study_files import load_study
-from hindsight_rl.experiments.study_worker import Observer
-from hindsight_rl.experiments.study_run import run_study
+from hindsight_rl.experiments.study import protocol
+from hindsight_rl.experiments.study.files import load_study
+from hindsight_rl.experiments.study.worker import Observer
+from hindsight_rl.experiments.study.run import run_study
 protocol.MOST_RUNS_IN_A_PIECE = 2  # more pieces, so more writes to be killed in
 said = []
 def tick(piece, batch):
@@ -46,7 +46,8 @@ run_study(load_study(sys.argv[1]), Path(sys.argv[2]), Observer(tick=tick), secon
 
 SAVE_ALWAYS = """
 import functools
-from hindsight_rl.cli import main, study
+from hindsight_rl.cli import main
+from hindsight_rl.cli.study import run as study
 study.run_study = functools.partial(study.run_study, seconds_between_checkpoints=0.0)
 main()
 """
@@ -55,7 +56,7 @@ FULL_DISK = """
 import sys
 from pathlib import Path
 from hindsight_rl.cli import main
-from hindsight_rl.experiments import study_run
+from hindsight_rl.experiments.study import run as study_run
 folder, definition, copy = map(Path, sys.argv[1:])
 ballast = folder.parent / "ballast"
 def run():
@@ -158,7 +159,7 @@ def start(definition: Path, folder: Path, compiled_programs: Path) -> subprocess
     )
 
 
-def seconds_of_runs(folder: Path) -> dict[tuple, float]:
+def seconds_of_runs(folder: Path) -> dict[tuple[Any, ...], float]:
     """Every finished run with the time it took, which tells it from a repetition."""
     if not (folder / RESULTS).exists():
         return {}
@@ -174,7 +175,7 @@ def what_is_half_written(folder: Path) -> str:
 def kill_again_and_again(lane: int, definition: Path, compiled_programs: Path, expected: dict[str, bytes]) -> list[str]:
     """One study after another, killed until the lane's kills are used up; returns what each kill left half-written."""
     folder = definition.parent / f"lane-{lane}"
-    known: dict[tuple, float] = {}
+    known: dict[tuple[Any, ...], float] = {}
     kills: list[str] = []
     for wait in moments(random.Random(lane)):
         process = start(definition, folder, compiled_programs)

@@ -1,12 +1,16 @@
 """The paper's tables as data, and the settings that come from them."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.experiments.configuration import complete, resolve
 from hindsight_rl.experiments.paper import (
     PaperResult,
     about_a_hundredth,
-    default_settings,
+    default_values,
     paper_result,
     paper_settings,
     tables,
@@ -62,38 +66,38 @@ def test_learning_rates_that_were_tried() -> None:
 
 
 @pytest.mark.parametrize("row", tables()["settings"], ids=lambda row: f"{row['environment']}, {row['batch_size']}")
-def test_every_row_makes_settings(row: dict) -> None:
-    made = default_settings(row["environment"], {"batch_size": row["batch_size"]})
+def test_every_row_makes_settings(row: dict[str, Any]) -> None:
+    made = complete(row["environment"], {"batch_size": row["batch_size"]})
     assert made.batches == row["batches"]
     assert len(made.evaluation_batches) == 101
-    assert made.max_active_goals == row["max_active_goals_per_episode"]
+    assert made.options.max_active_goals == row["max_active_goals_per_episode"]
 
 
 @pytest.mark.parametrize(("environment", "batch_size", "batches", "evaluate_every"), DEFINITIVE)
 def test_defaults_are_the_papers(environment: str, batch_size: int, batches: int, evaluate_every: int) -> None:
-    made = default_settings(environment, {"batch_size": batch_size})
+    made = complete(environment, {"batch_size": batch_size})
     assert (made.batch_size, made.batches, made.evaluate_every) == (batch_size, batches, evaluate_every)
     assert made.evaluation_episodes == 256
-    assert made.hidden_layers == (256, 256)
-    assert made.max_active_goals is None
-    assert (made.horizon, made.ended) == ("paper", "drop")
+    assert made.options.hidden_layers == (256, 256)
+    assert made.options.max_active_goals is None
+    assert (made.episodes_end, made.options.ended) == ("goal", "drop")
 
 
 @pytest.mark.parametrize("environment", sorted({row["environment"] for row in tables()["settings"]}))
 @pytest.mark.parametrize("method", ["gcpg", "hpg", "hpg+b", "dqn", "dqn+her"])
 @pytest.mark.parametrize("batch_size", [2, 5, 16])
 def test_default_learning_rate_is_one_that_the_paper_tried(environment: str, method: str, batch_size: int) -> None:
-    made = default_settings(environment, {"method": method, "batch_size": batch_size})
-    assert made.learning_rate in tried_learning_rates(environment, method.startswith("dqn"))
+    made = complete(environment, {"method": method, "batch_size": batch_size})
+    assert made.options.learning_rate in tried_learning_rates(environment, method)
 
 
 def test_pictures_and_robots_are_learned_slowly() -> None:
-    assert [default_settings(name, {}).learning_rate for name in ("ms-pacman", "fetch-push")] == [1e-4, 1e-4]
+    assert [complete(name, {}).options.learning_rate for name in ("ms-pacman", "fetch-push")] == [1e-4, 1e-4]
 
 
 def test_q_networks_have_learning_rates_of_their_own() -> None:
     found = {
-        (name, method): default_settings(name, {"method": method}).learning_rate
+        (name, method): complete(name, {"method": method}).options.learning_rate
         for name in ("empty-room", "four-rooms")
         for method in ("gcpg", "dqn", "dqn+her")
     }
@@ -103,24 +107,24 @@ def test_q_networks_have_learning_rates_of_their_own() -> None:
 
 
 def test_batch_size_is_sixteen_where_nothing_is_said() -> None:
-    assert default_settings("bit-flipping-8", {}) == default_settings("bit-flipping-8", {"batch_size": 16})
+    assert complete("bit-flipping-8", {}) == complete("bit-flipping-8", {"batch_size": 16})
 
 
 def test_given_values_win() -> None:
     given = {"method": "gcpg+b", "batches": 60, "evaluate_every": 20, "evaluation_episodes": 7, "learning_rate": 0.5}
-    made = default_settings("bit-flipping-8", given)
-    assert {name: getattr(made, name) for name in given} == given
+    made = complete("bit-flipping-8", given)
+    assert {name: made.flat[name] for name in given} == given
 
 
 def test_where_the_paper_says_nothing_there_are_defaults() -> None:
-    assert default_settings("bit-flipping-9", {}) == Settings()
-    assert default_settings("custom", {"batch_size": 3}) == Settings(batch_size=3)
+    assert complete("bit-flipping-9", {}) == Settings()
+    assert complete("custom", {"batch_size": 3}) == Settings(batch_size=3)
 
 
 @pytest.mark.parametrize(("batches", "expected"), [(1, 1), (7, 1), (300, 3), (997, 1), (1000, 10), (1100, 11)])
 def test_evaluations_adapt_to_given_batches(batches: int, expected: int) -> None:
     assert about_a_hundredth(batches) == expected
-    assert default_settings("bit-flipping-8", {"batches": batches}).evaluate_every == expected
+    assert complete("bit-flipping-8", {"batches": batches}).evaluate_every == expected
 
 
 def test_adapted_evaluations_always_fit() -> None:
@@ -130,6 +134,19 @@ def test_adapted_evaluations_always_fit() -> None:
         assert every <= max(1, batches // 100)
 
 
-def test_unknown_setting_is_named() -> None:
-    with pytest.raises(HindsightError, match="'bach_size'"):
-        default_settings("bit-flipping-8", {"bach_size": 2})
+@pytest.mark.parametrize("settings", [complete, resolve])
+def test_unknown_setting_is_named(settings: Callable[[str, dict[str, Any]], Any]) -> None:
+    with pytest.raises(HindsightError, match=r"'bach_size'\. Did you mean 'batch_size'\?"):
+        settings("bit-flipping-8", {"bach_size": 2})
+
+
+def test_only_what_a_method_has_is_given_to_it() -> None:
+    assert default_values("bit-flipping-8", "hpg", 16).keys() == {
+        "batches",
+        "evaluate_every",
+        "evaluation_episodes",
+        "max_active_goals",
+        "learning_rate",
+    }
+    assert "max_active_goals" not in default_values("bit-flipping-8", "gcpg", 16)
+    assert "initial_weights" not in default_values("fetch-push", "dqn", 16)

@@ -1,5 +1,6 @@
 """The protocol on made-up performances: who goes on, for how long, with which seeds."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_studies import simulate, small_plan
 
-from hindsight_rl.experiments.protocol import (
+from hindsight_rl.experiments.study.files import load_study
+from hindsight_rl.experiments.study.plan import SEEDS_BETWEEN_STAGES, Plan, Stage
+from hindsight_rl.experiments.study.protocol import (
     MOST_RUNS_IN_A_PIECE,
     Piece,
     Round,
@@ -19,9 +22,7 @@ from hindsight_rl.experiments.protocol import (
     score,
     search_stages,
 )
-from hindsight_rl.experiments.study import SEEDS_BETWEEN_STAGES, Plan, Stage
-from hindsight_rl.experiments.study_files import load_study
-from hindsight_rl.records.runs import DEFINITIVE, RunKey
+from hindsight_rl.records.runs import DEFINITIVE, Choices, RunKey
 
 NAN = float("nan")
 
@@ -31,19 +32,25 @@ def paper_plan(method: str) -> Plan:
     return plan
 
 
-def rounds_of(pieces: list[Piece]) -> dict[str, tuple[Stage, list[tuple[float, float]], list[int]]]:
+def rates_of(learning_rate: float, baseline_learning_rate: float | None = None) -> Choices:
+    own = (("learning_rate", learning_rate),)
+    return own if baseline_learning_rate is None else (*own, ("baseline_learning_rate", baseline_learning_rate))
+
+
+def rounds_of(pieces: list[Piece]) -> dict[str, tuple[Stage, list[Choices], list[int]]]:
     """Each round's stage, the settings that were run in it, and their seeds."""
-    found: dict[str, tuple[Stage, list[tuple[float, float]], list[int]]] = {}
+    found: dict[str, tuple[Stage, list[Choices], list[int]]] = {}
     for piece in pieces:
         _, rates, seeds = found.setdefault(piece.round.name, (piece.round.stage, [], []))
-        rates += [own for own in dict.fromkeys(key[1:3] for key in piece.keys) if own not in rates]
+        rates += [own for own in dict.fromkeys(key.choices for key in piece.keys) if own not in rates]
         seeds += [seed for seed in dict.fromkeys(key.seed for key in piece.keys) if seed not in seeds]
     return found
 
 
 def performance(key: RunKey) -> float:
     """Best at a rate of 5e-4 and a baseline's rate of 1e-2; a run of a setting differs by its seed."""
-    distance = abs(np.log(key.learning_rate / 5e-4)) + abs(np.log((key.baseline_learning_rate or 1e-2) / 1e-2))
+    rates = {"baseline_learning_rate": 1e-2, **dict(key.choices)}
+    distance = abs(np.log(rates["learning_rate"] / 5e-4)) + abs(np.log(rates["baseline_learning_rate"] / 1e-2))
     return -float(distance) + 0.001 * (key.seed % 3)
 
 
@@ -61,7 +68,7 @@ def test_the_full_grid_and_then_the_best_with_fresh_seeds() -> None:
     assert stage == plan.search == Stage(10, 1400, 14, 256)
     assert rates == plan.grid
     assert seeds == list(range(1_000_000, 1_000_010))
-    assert rounds[DEFINITIVE] == (plan.definitive, [(5e-4, 0.0)], list(range(20)))
+    assert rounds[DEFINITIVE] == (plan.definitive, [rates_of(5e-4)], list(range(20)))
 
 
 def test_successive_halving_over_the_papers_grid() -> None:
@@ -76,25 +83,25 @@ def test_successive_halving_over_the_papers_grid() -> None:
         "search 3": (4, 1400, 10),
         DEFINITIVE: (1, 1400, 20),
     }
-    from_best = sorted(plan.grid, key=lambda rates: (-performance(RunKey("", *rates, 0)), rates))
+    from_best = sorted(plan.grid, key=lambda rates: (-performance(RunKey("", rates, 0)), rates))
     assert rounds["search 2"][1] == sorted(from_best[:16])
     assert rounds["search 3"][1] == sorted(from_best[:4])
-    assert rounds[DEFINITIVE][1] == [(5e-4, 1e-2)]
+    assert rounds[DEFINITIVE][1] == [rates_of(5e-4, 1e-2)]
 
 
 def test_the_last_rung_decides() -> None:
     plan = small_plan(methods=["gcpg+b"])
-    last_wins = {(1e-3, 1e-2): 5.0, (1e-2, 1e-1): 4.0}
+    last_wins = {rates_of(1e-3, 1e-2): 5.0, rates_of(1e-2, 1e-1): 4.0}
 
     def perform(key: RunKey) -> float:
         if key.stage == "search 1":
-            return last_wins.get(key[1:3], 0.0)
-        return -last_wins[key[1:3]]
+            return last_wins.get(key.choices, 0.0)
+        return -last_wins[key.choices]
 
     rounds = rounds_of(simulate(plan, perform))
     assert rounds["search 1"][0] == Stage(1, 20, 10, 32)
     assert rounds["search 2"] == (plan.search, sorted(last_wins), [2_000_000, 2_000_001])
-    assert rounds[DEFINITIVE][1] == [(1e-2, 1e-1)]
+    assert rounds[DEFINITIVE][1] == [rates_of(1e-2, 1e-1)]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +116,8 @@ def test_the_last_rung_decides() -> None:
     ],
 )
 def test_rungs_have_whole_evaluations_and_at_least_one_run(settings: int, stages: list[tuple[int, int]]) -> None:
-    plan = replace(small_plan(), strategy="halving", learning_rates=tuple(0.1 * (n + 1) for n in range(settings)))
+    rates = tuple(0.1 * (number + 1) for number in range(settings))
+    plan = replace(small_plan(), strategy="halving", choices={"learning_rate": rates})
     assert [(stage.runs, stage.batches) for stage in search_stages(plan)] == stages
 
 
@@ -117,38 +125,39 @@ def test_one_setting_needs_no_search() -> None:
     for strategy in ("grid", "halving"):
         plan = replace(small_plan(learning_rates=[0.1]), strategy=strategy)
         (piece,) = simulate(plan, performance)
-        assert piece.keys == tuple(RunKey(DEFINITIVE, 0.1, 0.0, seed) for seed in range(4))
+        assert piece.keys == tuple(RunKey(DEFINITIVE, rates_of(0.1), seed) for seed in range(4))
 
 
-def round_of(values: dict[tuple[float, float], list[float]]) -> tuple[Round, dict[RunKey, float]]:
+def round_of(values: Mapping[Choices, list[float]]) -> tuple[Round, dict[RunKey, float]]:
     """A finished round with these performances."""
     runs = len(next(iter(values.values())))
     this = Round("search", tuple(values), Stage(runs, 10, 10, 32), 7)
-    return this, {RunKey("search", *rates, 7 + run): row[run] for rates, row in values.items() for run in range(runs)}
+    return this, {RunKey("search", rates, 7 + run): row[run] for rates, row in values.items() for run in range(runs)}
 
 
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ({(0.1, 0.0): [1.0, 3.0], (0.2, 0.0): [1.5, 1.5]}, [0.2, 0.1]),
-        ({(0.2, 0.0): [2.0, 2.0], (0.1, 0.0): [2.0, 2.0]}, [0.1, 0.2]),
-        ({(0.1, 0.0): [NAN, 9.0], (0.2, 0.0): [1.0, 1.0]}, [0.2, 0.1]),
-        ({(0.1, 0.0): [NAN, NAN], (0.2, 0.0): [9.0, NAN], (0.3, 0.0): [1.0, NAN]}, [0.2, 0.3, 0.1]),
-        ({(0.2, 0.0): [NAN, NAN], (0.1, 0.0): [NAN, NAN]}, [0.1, 0.2]),
+        ({0.1: [1.0, 3.0], 0.2: [1.5, 1.5]}, [0.2, 0.1]),
+        ({0.2: [2.0, 2.0], 0.1: [2.0, 2.0]}, [0.1, 0.2]),
+        ({0.1: [NAN, 9.0], 0.2: [1.0, 1.0]}, [0.2, 0.1]),
+        ({0.1: [NAN, NAN], 0.2: [9.0, NAN], 0.3: [1.0, NAN]}, [0.2, 0.3, 0.1]),
+        ({0.2: [NAN, NAN], 0.1: [NAN, NAN]}, [0.1, 0.2]),
     ],
 )
-def test_ranking(values: dict[tuple[float, float], list[float]], expected: list[float]) -> None:
-    assert [rates[0] for rates in ranked(*round_of(values))] == expected
+def test_ranking(values: dict[float, list[float]], expected: list[float]) -> None:
+    found = ranked(*round_of({rates_of(rate): row for rate, row in values.items()}))
+    assert found == [rates_of(rate) for rate in expected]
 
 
 def test_equal_scores_leave_the_smaller_baseline_rate_in_front() -> None:
-    rates = [(0.1, 0.2), (0.2, 0.1), (0.1, 0.1)]
+    rates = [rates_of(*pair) for pair in ((0.1, 0.2), (0.2, 0.1), (0.1, 0.1))]
     assert ranked(*round_of({pair: [1.0] for pair in rates})) == sorted(rates)
 
 
 def test_where_all_fails_the_smallest_rates_still_get_definitive_runs() -> None:
     rounds = rounds_of(simulate(small_plan(methods=["gcpg+b"]), lambda key: NAN))
-    assert rounds[DEFINITIVE][1] == [(1e-3, 1e-3)]
+    assert rounds[DEFINITIVE][1] == [rates_of(1e-3, 1e-3)]
 
 
 def test_a_round_waits_for_the_one_before_it() -> None:
@@ -177,10 +186,13 @@ def any_plan(draw: st.DrawFn) -> Plan:
     stages: dict[str, Any] = {
         name: Stage(draw(st.integers(1, 30)), 3 * draw(evaluations), 3, 32) for name in ("search", "definitive")
     }
+    steps = st.just(()) | st.lists(st.integers(1, 50), min_size=1, max_size=3, unique=True).map(
+        lambda found: tuple(sorted(map(float, found)))
+    )
+    choices = {"learning_rate": draw(rates), "gradient_steps": draw(steps)}
     return replace(
-        small_plan(),
-        learning_rates=draw(rates),
-        baseline_learning_rates=draw(rates | st.just(())),
+        small_plan(methods=["dqn"]),
+        choices={name: values for name, values in choices.items() if values},
         strategy=draw(st.sampled_from(["grid", "halving"])),
         seed=draw(st.integers(0, 100)),
         **stages,
@@ -206,8 +218,8 @@ def test_any_plan_ends_and_never_repeats_a_run(plan: Plan, seed: int) -> None:
     drawn = random_performances(seed, plan)
     definitive = [key for key in drawn if key.stage == DEFINITIVE]
     assert len(definitive) == plan.definitive.runs
-    assert len({key[1:3] for key in definitive}) == 1
-    assert definitive[0][1:3] in plan.grid
+    assert len({key.choices for key in definitive}) == 1
+    assert definitive[0].choices in plan.grid
     assert next_piece(plan, drawn) is None
     assert sum(runs for _, runs in rounds_ahead(plan, drawn)) == 0
 
@@ -239,6 +251,16 @@ def test_more_definitive_runs_only_add(plan: Plan, seed: int, more: int) -> None
     larger = replace(plan, definitive=replace(plan.definitive, runs=plan.definitive.runs + more))
     added = [key for piece in simulate(larger, lambda key: 0.0, drawn) for key in piece.keys]
     assert len(added) == more
-    assert {(key.stage, *key[1:3]) for key in added} == {
-        (DEFINITIVE, *key[1:3]) for key in drawn if key.stage == DEFINITIVE
-    }
+    assert {key[:2] for key in added} == {(DEFINITIVE, key.choices) for key in drawn if key.stage == DEFINITIVE}
+
+
+@given(any_plan(), st.integers(0, 2**32))
+def test_runs_of_a_piece_share_a_program(plan: Plan, seed: int) -> None:
+    """Learning rates are inputs of it, numbers of gradient steps are not."""
+    generator = np.random.default_rng(seed)
+    for piece in simulate(plan, lambda key: float(generator.normal())):
+        steps = {dict(key.choices).get("gradient_steps") for key in piece.keys}
+        assert len(steps) == 1
+        (step,) = steps
+        assert step is None or piece.settings.options.gradient_steps == step
+        assert len(piece.keys) <= MOST_RUNS_IN_A_PIECE

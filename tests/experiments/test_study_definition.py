@@ -12,10 +12,10 @@ from small_results import refusal
 from small_studies import STAGE, small_plan, small_study, study_text
 
 from hindsight_rl.core.errors import HindsightError
-from hindsight_rl.experiments.study import LARGEST_SEED, Plan, Stage, Study
-from hindsight_rl.experiments.study_files import AGENT_KEYS, load_study, parse_study, presets
+from hindsight_rl.experiments.study.files import load_study, parse_study, presets
+from hindsight_rl.experiments.study.plan import LARGEST_SEED, Plan, Stage, Study
 from hindsight_rl.records.runs import Cell
-from hindsight_rl.training.settings import Settings
+from hindsight_rl.training.settings import make_settings
 
 # Environment, batch size, then batches and batches between evaluations: in the search, and of definitive runs.
 PAPER = [
@@ -67,14 +67,16 @@ def test_every_cell_of_the_paper_has_its_settings() -> None:
             plan = study.plans[cells.index(Cell(environment, batch_size, method))]
             assert plan.search == Stage(10, search, every, 256)
             assert plan.definitive == Stage(20, definitive, between, 256)
-            assert plan.learning_rates == RATES
             baseline = method.endswith("+b")
-            assert plan.baseline_learning_rates == (RATES if baseline else ())
+            rates = {"learning_rate": RATES, "baseline_learning_rate": RATES}
+            assert plan.choices == (rates if baseline else {"learning_rate": RATES})
             assert len(plan.grid) == (64 if baseline else 8)
             assert plan.strategy == ("halving" if baseline else "grid")
-            base = Settings()
-            assert plan.agent == {key: getattr(base, key) for key in AGENT_KEYS}
-            assert (plan.agent["hidden_layers"], plan.agent["initial_weights"]) == ((256, 256), "narrow")
+            base = make_settings({"method": method})
+            assert {**base.method_options, **plan.options} == base.method_options
+            assert {*plan.options, *plan.choices} == base.method_options.keys()
+            assert plan.episodes_end == "goal"
+            assert (plan.options["hidden_layers"], plan.options["initial_weights"]) == ((256, 256), "narrow")
             assert plan.specification.id == environment
             assert plan.seed == 0
 
@@ -90,11 +92,14 @@ def test_the_preset_agrees_with_the_papers_tables() -> None:
             Stage(row["search_runs"], row["search_batches"], row["search_batches_between_evaluations"], episodes),
             Stage(row["runs"], row["batches"], row["batches_between_evaluations"], episodes),
         )
-        assert plan.learning_rates == tuple(sorted(content["learning_rates"][row["policy_learning_rates"]]))
-        if plan.baseline_learning_rates:
-            expected = content["learning_rates"][row["baseline_learning_rates"]]
-            assert plan.baseline_learning_rates == tuple(sorted(expected))
-        assert plan.agent["max_active_goals"] == row["max_active_goals_per_episode"]
+        expected = {"learning_rate": tuple(sorted(content["learning_rates"][row["policy_learning_rates"]]))}
+        if plan.method.endswith("+b"):
+            expected["baseline_learning_rate"] = tuple(
+                sorted(content["learning_rates"][row["baseline_learning_rates"]])
+            )
+        assert plan.choices == expected
+        if plan.method.startswith("hpg"):
+            assert plan.options["max_active_goals"] == row["max_active_goals_per_episode"]
 
 
 def test_what_the_paper_does_not_have_gets_its_small_environments_search() -> None:
@@ -103,7 +108,7 @@ def test_what_the_paper_does_not_have_gets_its_small_environments_search() -> No
     assert study.name == "mine"
     for plan in study.plans:
         assert (plan.search, plan.definitive) == (Stage(10, 1000, 10, 256), Stage(20, 1000, 10, 256))
-        assert plan.learning_rates == RATES
+        assert set(plan.choices.values()) == {RATES}
 
 
 def test_every_preset_can_be_read() -> None:
@@ -130,7 +135,7 @@ def test_overrides_apply_in_order_and_only_where_they_match() -> None:
     changes: dict[str, Any] = {"environments": ["bit-flipping-4", "bit-flipping-3"], "methods": ["hpg", "gcpg"]}
     plans = {tuple(plan.cell)[::2]: plan for plan in small_study(OVERRIDE, **changes).plans}
     found = {
-        cell: (plan.learning_rates, plan.search.runs, plan.definitive.runs, plan.agent["hidden_layers"])
+        cell: (plan.choices["learning_rate"], plan.search.runs, plan.definitive.runs, plan.options["hidden_layers"])
         for cell, plan in plans.items()
     }
     assert found == {
@@ -143,13 +148,13 @@ def test_overrides_apply_in_order_and_only_where_they_match() -> None:
 
 def test_rates_are_sorted_and_whole_numbers_will_do() -> None:
     plan = small_plan(methods=["gcpg+b"], learning_rates=[1, 0.1], baseline_learning_rates=[0.2])
-    assert plan.grid == [(0.1, 0.2), (1.0, 0.2)]
-    assert all(isinstance(rate, float) for pair in plan.grid for rate in pair)
+    assert plan.grid == [(("learning_rate", rate), ("baseline_learning_rate", 0.2)) for rate in (0.1, 1.0)]
+    assert all(isinstance(rate, float) for choices in plan.grid for _, rate in choices)
 
 
 def test_no_limit_on_active_goals_is_written_as_zero() -> None:
-    assert small_plan(max_active_goals=3).agent["max_active_goals"] == 3
-    assert small_plan(max_active_goals=0).agent["max_active_goals"] is None
+    assert small_plan(max_active_goals=3).options["max_active_goals"] == 3
+    assert small_plan(max_active_goals=0).options["max_active_goals"] is None
 
 
 @pytest.mark.parametrize(
@@ -162,7 +167,8 @@ def test_no_limit_on_active_goals_is_written_as_zero() -> None:
         ({"methods": ["hgp"]}, "There is no method 'hgp'. Did you mean 'hpg'?"),
         ({"environments": ["bit-fliping-4"]}, "Did you mean 'bit-flipping'?"),
         ({"search": {"strategy": "halfing"}}, "There is no search strategy 'halfing'. Did you mean 'halving'?"),
-        ({"horizon": "papr"}, "There is no horizon 'papr'. Did you mean 'paper'?"),
+        ({"horizon": "papr"}, "There is no setting 'horizon'."),
+        ({"hiden_layers": [3]}, "There is no setting 'hiden_layers'. Did you mean 'hidden_layers'?"),
     ],
 )
 def test_unknown_names_get_the_nearest_match(changes: dict[str, Any], words: str) -> None:
@@ -174,7 +180,7 @@ def test_unknown_names_get_the_nearest_match(changes: dict[str, Any], words: str
 @pytest.mark.parametrize(
     ("override", "words"),
     [
-        ("learning_rate = [1]", "There is no setting of an override 'learning_rate'. Did you mean 'learning_rates'?"),
+        ("learning_rat = [1]", "There is no setting of an override 'learning_rat'. Did you mean 'learning_rate'?"),
         ("seed = 3", "There is no setting of an override 'seed'."),
         ('methods = ["hgp"]', "Did you mean 'hpg'?"),
         ("[override.search]\nbatch = 3", "There is no setting of [search] 'batch'. Did you mean 'batches'?"),
@@ -203,12 +209,15 @@ def test_mistakes_in_an_override_are_found_whether_or_not_it_applies(
         ({"batch_sizes": [2.5]}, "batch_sizes must be whole numbers of at least 1, not 2.5."),
         ({"batch_sizes": [0]}, "batch_sizes must be whole numbers of at least 1, not 0."),
         ({"batch_sizes": [True]}, "batch_sizes must be whole numbers of at least 1, not True."),
-        ({"learning_rates": []}, "learning_rates must be a list with at least one rate, not []."),
-        ({"learning_rates": 1e-3}, "learning_rates must be a list with at least one rate, not 0.001."),
-        ({"learning_rates": ["fast"]}, "learning_rates must be numbers, not 'fast'."),
-        ({"learning_rates": [True]}, "learning_rates must be numbers, not True."),
-        ({"learning_rates": [0.1, 0.1]}, "learning_rates names a rate twice."),
-        ({"baseline_learning_rates": []}, "baseline_learning_rates must be a list with at least one rate, not []."),
+        ({"learning_rates": []}, "learning_rate must be a list with at least one value to choose, not []."),
+        ({"learning_rates": 1e-3}, "learning_rate must be a list with at least one value to choose, not 0.001."),
+        ({"learning_rates": ["fast"]}, "the values of learning_rate must be numbers, not 'fast'."),
+        ({"learning_rates": [True]}, "the values of learning_rate must be numbers, not True."),
+        ({"learning_rates": [0.1, 0.1]}, "learning_rate names a value twice."),
+        (
+            {"baseline_learning_rates": []},
+            "baseline_learning_rate must be a list with at least one value to choose, not [].",
+        ),
         ({"search": 3}, "search must be a table: [search]."),
         ({"override": 3}, "override must be written as tables: [[override]]."),
         ({"override": [3]}, "override must be written as tables: [[override]]."),
@@ -240,6 +249,7 @@ def test_what_cannot_be_meant_is_refused(changes: dict[str, Any], words: str) ->
         ({"hidden_layers": 16}, "hidden_layers must be a sequence of widths, not 16."),
         ({"hidden_layers": [16, 0]}, "each width in hidden_layers must be a whole number of at least 1, not 0."),
         ({"max_active_goals": -1}, "max_active_goals must be a whole number of at least 1, not -1."),
+        ({"episodes_end": "gaol"}, "There is no episodes_end 'gaol'. Did you mean 'goal'? Known: goal, horizon."),
         ({"seed": -1}, "seed must lie between 0 and"),
         ({"seed": 0.5}, "seed must be a whole number, not 0.5."),
         ({"seed": LARGEST_SEED + 1}, f"seed must lie between 0 and {LARGEST_SEED}, not {LARGEST_SEED + 1}."),
@@ -301,7 +311,7 @@ def test_a_map_that_cannot_be_used_is_refused_at_once(tmp_path: Path) -> None:
     [
         load_study("paper"),
         small_study(OVERRIDE),
-        small_study(seed=5, max_active_goals=2, horizon="full", ended="carry"),
+        small_study(seed=5, max_active_goals=2, episodes_end="horizon", ended="carry"),
     ],
 )
 def test_json_gives_the_plan_back(study: Study) -> None:

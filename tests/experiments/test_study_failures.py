@@ -25,14 +25,15 @@ from small_studies import (
 )
 
 from hindsight_rl.agents.interface import CAUSES
-from hindsight_rl.experiments import study_worker
-from hindsight_rl.experiments.study import Study
-from hindsight_rl.experiments.study_policies import POLICIES
-from hindsight_rl.experiments.study_run import admit, run_study
-from hindsight_rl.experiments.study_worker import UNFINISHED
+from hindsight_rl.experiments.study import worker as study_worker
+from hindsight_rl.experiments.study.plan import Study
+from hindsight_rl.experiments.study.policies import POLICIES
+from hindsight_rl.experiments.study.run import admit, run_study
+from hindsight_rl.experiments.study.worker import UNFINISHED
 from hindsight_rl.records.checkpoints import load_checkpoint, save_checkpoint
 from hindsight_rl.records.results import RESULTS, ResultsFile
 from hindsight_rl.records.runs import DEFINITIVE, Cause, Cell
+from hindsight_rl.training import loop
 
 __all__ = ["copied", "finished", "shared_programs"]
 
@@ -115,7 +116,9 @@ def test_a_map_that_has_changed_is_refused(tmp_path: Path) -> None:
 def test_a_run_that_fails_is_recorded_and_the_rest_goes_on(tmp_path: Path) -> None:
     results = run_study(small_study(methods=["hpg"], learning_rates=[1e-2, HUGE]), tmp_path)
     failed = [run for run in results.runs if run.failure]
-    assert [run.key for run in failed] == [("search", HUGE, 0.0, 1_000_000), ("search", HUGE, 0.0, 1_000_001)]
+    assert [run.key for run in failed] == [
+        ("search", (("learning_rate", HUGE),), seed) for seed in (1_000_000, 1_000_001)
+    ]
     for run in failed:
         assert run.failure is not None
         assert run.failure.sentence in CAUSES[1:]
@@ -123,7 +126,7 @@ def test_a_run_that_fails_is_recorded_and_the_rest_goes_on(tmp_path: Path) -> No
         known = np.isfinite(run.mean_returns)
         np.testing.assert_array_equal(known, run.batches <= run.failure.batch)
         assert np.isnan(run.average_performance)
-    assert {run.key.learning_rate for run in results.of(HPG, DEFINITIVE)} == {1e-2}
+    assert {run.key.choices for run in results.of(HPG, DEFINITIVE)} == {(("learning_rate", 1e-2),)}
     assert np.isfinite([run.average_performance for run in results.of(HPG, DEFINITIVE)]).all()
 
 
@@ -133,24 +136,24 @@ def test_where_every_run_fails_the_study_still_ends(tmp_path: Path) -> None:
     assert not (tmp_path / POLICIES).exists()
 
 
-def raise_for(method: str, after: int | None) -> Callable[..., Iterator]:
+def raise_for(method: str, after: int | None) -> Callable[..., Iterator[Any]]:
     """Training that raises for a method: at once, or after some evaluations."""
 
-    def training(environment: Any, settings: Any, *rest: Any) -> Iterator:
-        for number, snapshot in enumerate(the_real_training(environment, settings, *rest)):
+    def training(program: Any, settings: Any, *rest: Any) -> Iterator[Any]:
+        for number, snapshot in enumerate(the_real_training(program, settings, *rest)):
             if settings.method == method and number == after:
                 raise RuntimeError("the cat sat\non the keyboard")
             yield snapshot
 
-    def at_once(environment: Any, settings: Any, *rest: Any) -> Iterator:
+    def at_once(program: Any, settings: Any, *rest: Any) -> Iterator[Any]:
         if settings.method == method:
             raise ValueError
-        return the_real_training(environment, settings, *rest)
+        return the_real_training(program, settings, *rest)
 
     return at_once if after is None else training
 
 
-the_real_training = study_worker.training
+the_real_training = loop.training
 
 
 @pytest.mark.parametrize(
@@ -180,11 +183,13 @@ def test_an_exception_is_recorded_the_rest_goes_on_and_retry_runs_it_again(
     ("changes", "difference"),
     [
         ({"seed": 1}, "seed 0, not 1"),
-        ({"hidden_layers": [16, 16]}, "agent.hidden_layers (16,), not (16, 16)"),
+        ({"hidden_layers": [16, 16]}, "options.hidden_layers (16,), not (16, 16)"),
         ({"search": {**STAGE, "runs": 3}}, "search.runs 2, not 3"),
         ({"definitive": {**STAGE, "batches": 80}}, "definitive.batches 40, not 80"),
-        ({"learning_rates": [1e-3]}, "learning_rates (0.001, 0.01), not (0.001,)"),
+        ({"learning_rates": [1e-3]}, "choices.learning_rate (0.001, 0.01), not (0.001,)"),
         ({"search": {**STAGE, "strategy": "halving"}}, "strategy grid, not halving"),
+        ({"episodes_end": "horizon"}, "episodes_end goal, not horizon"),
+        ({"ended": "carry"}, "options.ended drop, not carry"),
     ],
 )
 def test_a_cell_with_results_keeps_its_settings(copied: Path, changes: dict[str, Any], difference: str) -> None:
@@ -198,4 +203,4 @@ def test_a_damaged_policy_is_replaced(copied: Path) -> None:
     plan = small_plan(definitive={**STAGE, "runs": 5})
     truncate(copied / POLICIES / f"{HPG.name}.npz")
     run_study(Study("small", (plan,)), copied)
-    assert load_checkpoint(copied / POLICIES / f"{HPG.name}.npz")[1]["key"][3] == 4
+    assert load_checkpoint(copied / POLICIES / f"{HPG.name}.npz")[1]["key"][2] == 4

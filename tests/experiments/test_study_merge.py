@@ -8,8 +8,9 @@ from small_results import refusal
 from small_studies import copied, finished, numbers_in, results_in, shared_programs, small_study
 
 from hindsight_rl.cli import main
-from hindsight_rl.experiments.study_merge import merge_study
-from hindsight_rl.experiments.study_run import held_study, run_study
+from hindsight_rl.experiments.study.merge import merge_study
+from hindsight_rl.experiments.study.run import held_study, run_study
+from hindsight_rl.records.layout import choices_text
 from hindsight_rl.records.results import RESULTS
 from hindsight_rl.records.runs import DEFINITIVE
 
@@ -73,14 +74,15 @@ def test_other_settings_are_refused_and_nothing_is_taken(finished: Path, tmp_pat
     ours = tmp_path / "ours"
     run_study(small_study(methods=["hpg"], learning_rates=[1e-2]), ours)
     words = refusal(lambda: merge_study(ours, finished, held_study(finished)))
-    assert "already holds bit-flipping-4-batch8-hpg with learning_rates" in words
+    assert "already holds bit-flipping-4-batch8-hpg with choices.learning_rate (0.01,), not (0.001, 0.01)" in words
     assert {run.cell.method for run in results_in(ours).runs} == {"hpg"}
 
 
 def test_searches_that_chose_differently_are_not_mixed(copied: Path, finished: Path, tmp_path: Path) -> None:
     ours = tmp_path / "ours"
     merge_study(ours, copied, held_study(copied))
-    change(ours, f"UPDATE runs SET learning_rate = 0.5 WHERE stage = '{DEFINITIVE}' AND method = 'hpg'")
+    chosen = choices_text([("learning_rate", 0.5)])
+    change(ours, f"UPDATE runs SET choices = '{chosen}' WHERE stage = '{DEFINITIVE}' AND method = 'hpg'")
     words = refusal(lambda: merge_study(ours, finished, held_study(finished)))
     assert "chose different learning rates for bit-flipping-4-batch8-hpg" in words
 

@@ -1,6 +1,6 @@
 """Running a study: what its folder holds, and the same numbers however it is run."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +24,16 @@ from small_studies import (
 )
 
 from hindsight_rl.environments.registry import make
-from hindsight_rl.experiments import study_worker
-from hindsight_rl.experiments.protocol import Piece, Round, ranked
-from hindsight_rl.experiments.study_policies import POLICIES, kept_policy
-from hindsight_rl.experiments.study_run import held_study, performances, run_study
-from hindsight_rl.experiments.study_worker import UNFINISHED, Observer
+from hindsight_rl.experiments.study import worker as study_worker
+from hindsight_rl.experiments.study.policies import POLICIES, kept_policy
+from hindsight_rl.experiments.study.protocol import Piece, Round, ranked
+from hindsight_rl.experiments.study.run import held_study, performances, run_study
+from hindsight_rl.experiments.study.worker import UNFINISHED, Observer
 from hindsight_rl.records.checkpoints import load_checkpoint
 from hindsight_rl.records.results import RESULTS
 from hindsight_rl.records.runs import DEFINITIVE, Cell, FinishedRun
 from hindsight_rl.records.versions import versions
+from hindsight_rl.training.loop import training
 from hindsight_rl.training.state import state_to_arrays
 
 __all__ = ["copied", "finished", "shared_programs"]
@@ -66,18 +67,19 @@ def test_the_search_decides_the_definitive_rates(finished: Path) -> None:
     results, plan = results_in(finished), small_study().plans[0]
     search = Round("search", tuple(plan.grid), plan.search, 1_000_000)
     best = ranked(search, performances(results, HPG))[0]
-    assert {run.key[1:3] for run in results.of(HPG, DEFINITIVE)} == {best}
+    assert {run.key.choices for run in results.of(HPG, DEFINITIVE)} == {best}
     assert [run.key.seed for run in results.of(HPG, DEFINITIVE)] == [0, 1, 2, 3]
     assert {run.key.seed for run in results.of(BASELINE, "search 2")} == {2_000_000, 2_000_001}
 
 
 def test_runs_are_those_of_plain_training(finished: Path) -> None:
     runs = results_in(finished).of(HPG, DEFINITIVE)
-    settings = small_settings(learning_rate=runs[0].key.learning_rate, runs=4)
+    settings = small_settings(**dict(runs[0].key.choices), runs=4)
     evaluations = train_to_the_end(make(ENVIRONMENT), settings).evaluations
     for number, run in enumerate(runs):
-        np.testing.assert_array_equal(run.mean_returns, evaluations.mean_returns[number])
-        np.testing.assert_array_equal(run.success_rates, evaluations.success_rates[number])
+        assert list(run.metrics) == list(evaluations.metrics) == ["mean_return", "success_rate", "steps"]
+        for name, values in run.metrics.items():
+            np.testing.assert_array_equal(values, evaluations.metrics[name][number])
         np.testing.assert_array_equal(run.batches, evaluations.batches)
         np.testing.assert_array_equal(run.episodes, 8 * evaluations.batches)
 
@@ -86,9 +88,11 @@ def test_every_run_says_what_made_it(finished: Path) -> None:
     results = results_in(finished)
     for run in results.runs:
         batches = 20 if run.key.stage == "search 1" else 40
-        rates = {"learning_rate": run.key[1], "baseline_learning_rate": run.key[2]}
-        plain = small_settings(method=run.cell.method, batches=batches, seed=run.key.seed)
-        assert run.settings == {**asdict(plain), **rates, "hidden_layers": [16]}
+        expected = ("learning_rate", "baseline_learning_rate")[: 2 if run.cell == BASELINE else 1]
+        assert tuple(name for name, _ in run.key.choices) == expected
+        rates = dict(run.key.choices)
+        plain = small_settings(method=run.cell.method, batches=batches, seed=run.key.seed, **rates)
+        assert run.settings == {**plain.flat, "hidden_layers": [16]}
         assert results.origins[run.origin] == versions()
         assert run.seconds > 0
         assert run.failure is None
@@ -108,7 +112,8 @@ def test_the_best_definitive_policy_is_kept(finished: Path) -> None:
     for plan in small_study().plans:
         best = max(results.of(plan.cell, DEFINITIVE), key=lambda run: run.average_performance)
         _, metadata = load_checkpoint(finished / POLICIES / f"{ENVIRONMENT}-batch8-{plan.method}.npz")
-        assert metadata == {"key": list(best.key), "average_performance": best.average_performance}
+        key = [best.key.stage, [list(choice) for choice in best.key.choices], best.key.seed]
+        assert metadata == {"key": key, "average_performance": best.average_performance}
         policy = kept_policy(finished, plan)
         assert policy is not None
         assert int(policy.act(np.zeros(4, np.float32), np.ones(4, np.float32))) in range(4)
@@ -118,7 +123,7 @@ def test_the_policy_is_that_of_its_run(finished: Path) -> None:
     """Trained again alone, the best run has the very same parameters."""
     results = results_in(finished)
     best = max(results.of(HPG, DEFINITIVE), key=lambda run: run.average_performance)
-    settings = small_settings(learning_rate=best.key.learning_rate, seed=best.key.seed)
+    settings = small_settings(**dict(best.key.choices), seed=best.key.seed)
     expected = state_to_arrays(train_to_the_end(make(ENVIRONMENT), settings).states)
     arrays, _ = load_checkpoint(finished / POLICIES / f"{HPG.name}.npz")
     assert {name: array.tobytes() for name, array in arrays.items()} == {
@@ -233,14 +238,14 @@ def test_places_that_hold_no_study(tmp_path: Path) -> None:
 
 
 def test_an_oddity_is_told_once_though_every_piece_meets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, heard = study_worker.training, []
+    heard: list[Any] = []
 
     def odd(*arguments: Any) -> Any:
-        arguments[-1]("Odd, but harmless.")
-        return real(*arguments)
+        arguments[-2]("Odd, but harmless.")
+        return training(*arguments)
 
     monkeypatch.setattr(study_worker, "training", odd)
-    pieces = []
+    pieces: list[Piece] = []
     run_study(small_study(methods=["hpg"]), tmp_path, Observer(begin=pieces.append, notice=heard.append))
     assert len(pieces) == 2
     assert heard == ["Odd, but harmless."]

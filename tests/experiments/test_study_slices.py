@@ -7,8 +7,8 @@ import pytest
 from small_results import refusal
 from small_studies import STAGE, small_study
 
-from hindsight_rl.experiments.study import Stage
-from hindsight_rl.experiments.study_files import load_study
+from hindsight_rl.experiments.study.files import load_study
+from hindsight_rl.experiments.study.plan import Stage
 
 
 def test_a_slice_keeps_the_cells_that_are_wanted() -> None:

@@ -5,18 +5,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import Array
+from reference.methods import METHODS, learning_rates
 from scipy import stats
 
-from hindsight_rl.agents.interface import LearningRates
-from hindsight_rl.agents.policy_gradient import Options, policy_gradient_agent
-from hindsight_rl.agents.registry import METHODS
+from hindsight_rl.agents.options import PolicyOptions
+from hindsight_rl.agents.policy_gradient import policy_gradient_agent
 from hindsight_rl.agents.surrogate import encode_states, log_probabilities_under_goals, surrogate_gradient
 from hindsight_rl.core.episodes import Episodes
 from hindsight_rl.core.goals import GoalSet
 from hindsight_rl.environments.interface import Task
+from hindsight_rl.networks.heads import FIRST_DEVIATION
 from hindsight_rl.networks.normaliser import Normaliser
 from hindsight_rl.networks.perceptron import scaled_uniform
-from hindsight_rl.networks.policy import FIRST_DEVIATION, Policy
+from hindsight_rl.networks.policy import Policy
 
 
 class Reach(Task):
@@ -70,7 +71,7 @@ def random_episodes(policy: Policy) -> Episodes:
     actions = generator.normal(size=(4, 4, 2)).astype(np.float32)
     repeated = jnp.repeat(jnp.asarray(goals), 4, axis=0)
     tables = policy.distributions(policy.encode(observations[:, :-1].reshape(16, 3)), repeated)
-    densities = policy.log_density(tables, jnp.asarray(actions.reshape(16, 2))).reshape(4, 4)
+    densities = policy.head.log_probability(tables, jnp.asarray(actions.reshape(16, 2))).reshape(4, 4)
     achieved = observations[:, :, :2]
     lengths = np.array([4, 2, 4, 1])
     return Episodes(*map(jnp.asarray, (observations, achieved, actions, goals, lengths, densities)))
@@ -81,7 +82,9 @@ def test_density_is_that_of_a_normal_distribution() -> None:
     means = np.array([[0.1, -0.4], [2.0, 0.0]], np.float32)
     actions = np.array([[0.3, 0.2], [-1.0, 0.5]], np.float32)
     expected = stats.norm(means, FIRST_DEVIATION).logpdf(actions).sum(axis=1)
-    np.testing.assert_allclose(policy.log_density(jnp.asarray(means), jnp.asarray(actions)), expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        policy.head.log_probability(jnp.asarray(means), jnp.asarray(actions)), expected, rtol=1e-5
+    )
 
 
 def test_draws_have_the_mean_and_deviation_of_the_policy() -> None:
@@ -93,7 +96,7 @@ def test_draws_have_the_mean_and_deviation_of_the_policy() -> None:
     np.testing.assert_allclose(np.mean(actions, axis=0), mean, atol=4 * FIRST_DEVIATION / np.sqrt(20000))
     np.testing.assert_allclose(np.std(actions, axis=0), FIRST_DEVIATION, rtol=0.02)
     table = policy.distributions(policy.encode(observations), goals)
-    np.testing.assert_allclose(densities, policy.log_density(table, actions), rtol=1e-6)
+    np.testing.assert_allclose(densities, policy.head.log_probability(table, actions), rtol=1e-6)
 
 
 @pytest.mark.parametrize("normalise", [False, True])
@@ -107,7 +110,8 @@ def test_gradient_and_ratios_equal_plain_differentiation(normalise: bool) -> Non
         encoded = policy.encode(episodes.observations[:, :-1].reshape(16, 3))
         actions = episodes.actions.reshape(16, 2)
         each = [
-            policy.log_density(policy.distributions(encoded, jnp.tile(goal, (16, 1))), actions) for goal in goals.goals
+            policy.head.log_probability(policy.distributions(encoded, jnp.tile(goal, (16, 1))), actions)
+            for goal in goals.goals
         ]
         return jnp.stack(each).reshape(3, 4, 4)
 
@@ -123,11 +127,13 @@ def test_gradient_and_ratios_equal_plain_differentiation(normalise: bool) -> Non
 
 
 def test_an_update_learns_the_deviation_and_the_statistics() -> None:
-    agent = policy_gradient_agent(Reach(), METHODS["hpg"], Options((8,), initial_weights="scaled", normalise=True))
+    agent = policy_gradient_agent(
+        Reach(), METHODS["hpg"], PolicyOptions(hidden_layers=(8,), initial_weights="scaled", normalise=True)
+    )
     state = agent.init(jax.random.key(0))
     episodes = random_episodes(state.policy)
-    rates = LearningRates(jnp.float32(1e-2), jnp.float32(1e-2))
-    after, cause = jax.jit(agent.update)(state, episodes, rates, jax.random.key(1))
+    rates = learning_rates(1e-2, 1e-2)
+    after, cause, _ = jax.jit(agent.update)(state, episodes, rates, jax.random.key(1))
     assert int(cause) == 0
     assert np.all(np.asarray(after.policy.log_deviation) != np.asarray(state.policy.log_deviation))
     seen = np.asarray(episodes.observations[:, :-1])[np.asarray(episodes.taken)]

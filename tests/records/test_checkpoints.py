@@ -62,7 +62,7 @@ def path(tmp_path: Path) -> Path:
 
 @given(arrays=st.dictionaries(NAMES, ARRAYS, max_size=3), metadata=METADATA)
 @settings(deadline=None)
-def test_round_trip(tmp_path_factory: pytest.TempPathFactory, arrays: dict, metadata: dict) -> None:
+def test_round_trip(tmp_path_factory: pytest.TempPathFactory, arrays: dict[str, Any], metadata: dict[str, Any]) -> None:
     path = tmp_path_factory.getbasetemp() / "round_trip.npz"
     save_checkpoint(path, arrays, metadata)
     loaded, loaded_metadata = load_checkpoint(path)
@@ -250,7 +250,7 @@ def test_names_that_would_not_come_back_are_refused(path: Path, name: str) -> No
 
 
 @pytest.mark.parametrize("metadata", [{"rate": float("nan")}, {"settings": object()}])
-def test_metadata_that_json_cannot_hold_is_refused(path: Path, metadata: dict) -> None:
+def test_metadata_that_json_cannot_hold_is_refused(path: Path, metadata: dict[str, Any]) -> None:
     with pytest.raises(HindsightError, match="metadata is not valid JSON"):
         save_checkpoint(path, {}, metadata)
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_jobs import truncate
-from small_results import example_file, example_run, on_a_small_disk, read, refusal, write
+from small_results import example_file, example_run, on_a_small_disk, read, refusal, truncate, write
 
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.records.checkpoints import save_checkpoint

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hindsight_rl.core.errors import HindsightError
-from hindsight_rl.records.files import read_json, write_atomically, write_json
+from hindsight_rl.records.files import JSON, read_json, write_atomically, write_json
 
 WRITE_WITH_ROOM_FOR_1000_BYTES = """
 import resource, sys
@@ -116,7 +116,7 @@ def test_write_into_missing_folder_or_onto_folder(tmp_path: Path) -> None:
 
 
 def test_json_round_trip(tmp_path: Path) -> None:
-    value = {"name": "é ± 雪", "list": [1, 2.5, None, True], "nested": {"empty": {}}}
+    value: JSON = {"name": "é ± 雪", "list": [1, 2.5, None, True], "nested": {"empty": {}}}
     write_json(tmp_path / "value.json", value)
     assert read_json(tmp_path / "value.json") == value
 

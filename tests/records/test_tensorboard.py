@@ -38,6 +38,13 @@ def test_values_can_be_read_back(tmp_path: Path) -> None:
     assert scalars_in(tmp_path / "events" / "two") == [(0, "return", -1.0)]
 
 
+def test_any_metric_is_written_where_it_is_finite(tmp_path: Path) -> None:
+    with EventFiles(tmp_path) as events:
+        events.write("run", 0, {"mean_return": 1.0, "entropy": float("nan"), "kl": float("inf")})
+        events.write("run", 10, {"mean_return": float("nan"), "entropy": 0.5, "kl": float("-inf")})
+    assert scalars_in(tmp_path / "run") == [(0, "mean_return", 1.0), (10, "entropy", 0.5)]
+
+
 def test_what_is_written_can_be_watched_before_the_end(tmp_path: Path) -> None:
     expected = [(0, "return", 1.0), (10, "return", 2.0)]
     with EventFiles(tmp_path) as events:

@@ -3,7 +3,6 @@
 import base64
 import json
 import select
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-import pytest
+from reference.system import need_browser
 
 _FLAGS = (
     "--headless",
@@ -47,9 +46,7 @@ class Page:
     @contextmanager
     def opened(cls, profile: Path) -> Iterator[Self]:
         """A tab of a new browser that keeps its files in `profile` and is closed at the end."""
-        program = shutil.which("chromium")
-        if program is None:
-            pytest.fail("There is no chromium to open reports in: run `make system-packages`, which installs it.")
+        program = need_browser()
         # Chromium reads commands from descriptor 3 and answers on 4; a shell can put our pipes there.
         wired = ["sh", "-c", 'exec "$@" 3<&0 4>&1 </dev/null >/dev/null 2>&1', "sh"]
         command = [*wired, program, *_FLAGS, f"--user-data-dir={profile}", "about:blank"]

@@ -92,7 +92,7 @@ def expected_return(problem: Problem, log_policy: jax.Array) -> jax.Array:
 
 def all_trajectories(problem: Problem) -> Trajectories:
     """Every trajectory with a probability above zero under a policy that may do anything."""
-    found = [way for state in np.flatnonzero(problem.start) for way in _continue(problem, [state], [], 1.0)]
+    found = [way for state in np.flatnonzero(problem.start).tolist() for way in _continue(problem, [state], [], 1.0)]
     states, actions, chances = zip(*found, strict=True)
     return Trajectories(np.array(states), np.array(actions), np.array(chances) * problem.start[np.array(states)[:, 0]])
 

@@ -1,6 +1,7 @@
 """Random episodes of small environments, for tests that need real ones."""
 
 from functools import cache
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -44,7 +45,7 @@ def example_value(name: str) -> Value:
     return random_weights(lambda key: Value(*sizes(ENVIRONMENTS[name]), (4,), key), 1)
 
 
-def draw_actions(policy: Policy, observations: jax.Array, goals: jax.Array, key: jax.Array) -> tuple:
+def draw_actions(policy: Policy, observations: jax.Array, goals: jax.Array, key: jax.Array) -> tuple[Any, ...]:
     """Actions from the policy, and their log-probabilities."""
     table = policy.log_probabilities(observations, goals)
     actions = jax.random.categorical(key, table)
@@ -56,17 +57,17 @@ def full_episodes(name: str) -> Episodes:
     """A batch over the full horizon; to be called in double precision only."""
     environment, policy = ENVIRONMENTS[name], example_policy(name)
 
-    def explore(observations: jax.Array, goals: jax.Array, time: jax.Array, key: jax.Array) -> tuple:
+    def explore(observations: jax.Array, goals: jax.Array, time: jax.Array, key: jax.Array) -> tuple[Any, ...]:
         return draw_actions(policy, observations, goals, key)
 
-    program = quick_jit(lambda key: collect(environment, explore, BATCH_SIZES[name], key, "full"))
+    program = quick_jit(lambda key: collect(environment, explore, BATCH_SIZES[name], key, "horizon"))
     return program(jax.random.key(4))
 
 
-def example_episodes(name: str, horizon: str) -> Episodes:
-    """A batch; with horizon `paper` each episode ends where it first reaches its pursued goal."""
+def example_episodes(name: str, episodes_end: str) -> Episodes:
+    """A batch; with `goal` each episode ends where it first reaches its pursued goal."""
     episodes = full_episodes(name)
-    if horizon == "full":
+    if episodes_end == "horizon":
         return episodes
     achieved, pursued = np.asarray(episodes.achieved_goals), np.asarray(episodes.pursued_goals)
     lengths = np.asarray(episodes.lengths).copy()

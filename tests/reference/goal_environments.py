@@ -32,8 +32,8 @@ class Line(gymnasium.Env):
     def __init__(
         self,
         reward: Callable[..., Any] = batched_reward,
-        observation: spaces.Space | None = None,
-        action: spaces.Space | None = None,
+        observation: spaces.Space[Any] | None = None,
+        action: spaces.Space[Any] | None = None,
         fault: Callable[["Line"], Any] | None = None,
         render_mode: str | None = None,
     ):
@@ -42,16 +42,18 @@ class Line(gymnasium.Env):
         self.fault = fault
         self.action_space = action or spaces.Discrete(2, start=1)
         place = spaces.Box(0, PLACES - 1, (1,), np.float64)
-        self.observation_space = spaces.Dict(observation=observation or place, achieved_goal=place, desired_goal=place)
+        self.observation_space: spaces.Dict = spaces.Dict(
+            observation=observation or place, achieved_goal=place, desired_goal=place
+        )
         self.steps = 0
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[dict, dict]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         super().reset(seed=seed)
         self.place, self.aim = self.np_random.choice(PLACES, 2, replace=False).astype(np.float64)
         self.steps = 0
         return self._seen(), {}
 
-    def step(self, action: Any) -> tuple[dict, float, bool, bool, dict]:
+    def step(self, action: Any) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
         assert self.action_space.contains(action), f"{action!r} is not in {self.action_space}"
         self.steps += 1
         move = float(np.sum(action)) if isinstance(self.action_space, spaces.Box) else (-1.0, 1.0)[action - 1]
@@ -68,8 +70,12 @@ class Line(gymnasium.Env):
 
     def _seen(self) -> dict[str, Any]:
         inner = self.observation_space["observation"]
-        filled = {
+        fillings: dict[type, Callable[[], Any]] = {
             spaces.Box: lambda: np.full(inner.shape, self.place, inner.dtype),
             spaces.Dict: lambda: {"place": np.array([self.place]), "door": int(self.place) % 3},
-        }[type(inner)]()
-        return {"observation": filled, "achieved_goal": np.array([self.place]), "desired_goal": np.array([self.aim])}
+        }
+        return {
+            "observation": fillings[type(inner)](),
+            "achieved_goal": np.array([self.place]),
+            "desired_goal": np.array([self.aim]),
+        }

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from reference.compilation import quick_jit
 
 from hindsight_rl.core.episodes import Episodes
@@ -51,7 +52,7 @@ class PlainReplay:
                 if goal is not None and not self._over(episode, goal, time):
                     yield self._transition(episode, time, goal, True)
 
-    def _relabelled_goal(self, episode: Episodes, time: int, lot: float) -> np.ndarray | None:
+    def _relabelled_goal(self, episode: Episodes, time: int, lot: float) -> Array | None:
         length = int(episode.lengths)
         if self.strategy == "final":
             states = [length]
@@ -64,11 +65,11 @@ class PlainReplay:
             return None
         return episode.achieved_goals[states[int(np.float32(lot) * np.float32(len(states)))]]
 
-    def _over(self, episode: Episodes, goal: np.ndarray, time: int) -> bool:
+    def _over(self, episode: Episodes, goal: Array, time: int) -> bool:
         """Whether one of the actions before this time had reached the goal already."""
         return any(np.array_equal(episode.achieved_goals[state], goal) for state in range(1, time + 1))
 
-    def _transition(self, episode: Episodes, time: int, goal: np.ndarray, relabelled: bool) -> PlainTransition:
+    def _transition(self, episode: Episodes, time: int, goal: Array, relabelled: bool) -> PlainTransition:
         reaches = np.array_equal(episode.achieved_goals[time + 1], goal)
         ends = reaches or time + 1 == int(episode.lengths)
         return PlainTransition(

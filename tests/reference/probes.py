@@ -63,7 +63,7 @@ class Corridor(Environment):
     moves: tuple[int, ...]
     horizon: int
 
-    @property
+    @property  # type: ignore[misc]
     def action_count(self) -> int:  # type: ignore[override]
         return len(self.moves)
 

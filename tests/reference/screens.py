@@ -1,6 +1,5 @@
 """A corridor that shows pictures, compiled and as a task of simulators, and walks in it."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -9,8 +8,8 @@ import numpy as np
 from reference.probes import Corridor
 
 from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.environments.hosted import HostedTask
 from hindsight_rl.environments.simulators import SimulatorSource
-from hindsight_rl.environments.task import HostedTask
 
 CORRIDOR: dict[str, Any] = {"cells": 9, "start": 4, "goals": (0, 8), "moves": (-1, 1), "horizon": 5}
 
@@ -48,21 +47,19 @@ def random_walks(screen: Screen, episodes: int, seed: int) -> Episodes:
     )
 
 
-@dataclass(frozen=True)
 class ScreenTask(HostedTask):
     """The corridor as a task of simulators; nobody plays it here."""
 
-    compiled: Screen
+    compiled: Screen  # type: ignore[misc]
     name: str = "screen"
     observation_type: str = "uint8"
     goal_shape: tuple[int, ...] = (1,)
     action_count: int = 2
-    action_size: None = None
     goal_count: int = 2
     horizon: int = CORRIDOR["horizon"]
 
     @property
-    def observation_shape(self) -> tuple[int, ...]:  # type: ignore[override]
+    def observation_shape(self) -> tuple[int, ...]:
         return self.compiled.shape
 
     def source(self, pictures: bool = False) -> SimulatorSource:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hindsight_rl.records.runs import DEFINITIVE, Cause, Cell, FinishedRun, RunKey, StudyResults
+from hindsight_rl.records.runs import DEFINITIVE, Cause, Cell, Choices, FinishedRun, RunKey, StudyResults
 
 LEARNING_RATES = (1e-2, 1e-3, 1e-4)
 BASELINE_LEARNING_RATES = (1e-2, 1e-3)
@@ -27,10 +27,12 @@ def synthetic_study(
     seed: int = 0,
     strategy: str = "grid",
     failures: bool = True,
+    metrics: Mapping[str, Sequence[str]] | None = None,
 ) -> StudyResults:
     """A finished study whose rate of 1e-3 is the best and whose hpg learns fastest.
 
     With `failures`, one search run at the highest rate fails in each cell, and the last definitive run of the study.
+    `metrics` are what some methods record besides, unknown at batch 0.
     """
     generator = np.random.default_rng(seed)
     cells = [Cell(*names) for names in product(environments, batch_sizes, methods)]
@@ -38,7 +40,8 @@ def synthetic_study(
     finished = [run for cell in cells for run in _cell_runs(cell, plans[cell], generator, failures)]
     if failures:
         finished[-1] = failed(finished[-1], batch=40)
-    facts = {"format": 1, "name": "synthetic", "description": "A study made up for tests."}
+    finished = [_with_more(run, (metrics or {}).get(run.cell.method, ()), generator) for run in finished]
+    facts = {"format": 2, "name": "synthetic", "description": "A study made up for tests."}
     origins = {1: {"hindsight": "0.1.0", "python": "3.11", "machine": "made up", "cores": 2}}
     return StudyResults(facts, plans, finished, origins)
 
@@ -56,10 +59,9 @@ def keep_runs(study: StudyResults, wanted: Callable[[FinishedRun], bool]) -> Stu
 def failed(run: FinishedRun, batch: int, sentence: str = "The gradient was not finite.") -> FinishedRun:
     """The run as it would be, had it failed in a batch; -1 stands for an exception, which leaves no evaluations."""
     kept = slice(0, None if batch >= 0 else 0)
-    columns = {name: getattr(run, name)[kept] for name in ("batches", "episodes", "mean_returns", "success_rates")}
-    after = columns["batches"] >= batch
-    for name in ("mean_returns", "success_rates"):
-        columns[name] = np.where(after, np.nan, columns[name])
+    batches, episodes = run.batches[kept], run.episodes[kept]
+    metrics = {name: np.where(batches >= batch, np.nan, values[kept]) for name, values in run.metrics.items()}
+    columns: dict[str, Any] = {"batches": batches, "episodes": episodes, "metrics": metrics}
     return replace(run, **columns, failure=Cause(batch, sentence), records={} if batch < 0 else run.records)
 
 
@@ -67,21 +69,23 @@ def definitive_run(cell: Cell, seed: int, returns: Sequence[float], seconds: flo
     """A definitive run with the given return at each of its evaluations, which are ten batches apart."""
     batches = EVALUATE_EVERY * np.arange(len(returns))
     values = np.array(returns)
-    key = RunKey(DEFINITIVE, 1e-3, 0.0, seed)
-    return FinishedRun(cell, key, {}, batches, batches * cell.batch_size, values, values / 10, seconds)
+    key = RunKey(DEFINITIVE, (("learning_rate", 1e-3),), seed)
+    metrics = {"mean_return": values, "success_rate": values / 10}
+    return FinishedRun(cell, key, {}, batches, batches * cell.batch_size, metrics, seconds)
 
 
 def _plan(cell: Cell, runs: int, strategy: str) -> dict[str, Any]:
     size = {"batches": BATCHES, "evaluate_every": EVALUATE_EVERY, "evaluation_episodes": 256}
     return {
-        "learning_rates": list(LEARNING_RATES),
-        "baseline_learning_rates": list(BASELINE_LEARNING_RATES) if cell.method.endswith("+b") else [],
+        "choices": {"learning_rate": list(LEARNING_RATES)}
+        | ({"baseline_learning_rate": list(BASELINE_LEARNING_RATES)} if cell.method.endswith("+b") else {}),
         "strategy": strategy,
         "seed": 0,
         "search": {"runs": 2, **size},
         "definitive": {"runs": runs, **size},
         "specification": {"name": cell.environment, "options": {}},
-        "agent": {"hidden_layers": [256, 256], "max_active_goals": None, "horizon": "paper", "ended": "drop"},
+        "episodes_end": "goal",
+        "options": {"hidden_layers": [256, 256], "max_active_goals": None, "ended": "drop"},
     }
 
 
@@ -89,33 +93,34 @@ def _cell_runs(
     cell: Cell, plan: Mapping[str, Any], generator: np.random.Generator, failures: bool
 ) -> list[FinishedRun]:
     runs = [
-        _run(cell, RunKey(stage, *rates, 1_000_000 * place + number), batches, generator)
+        _run(cell, RunKey(stage, choices, 1_000_000 * place + number), batches, generator)
         for place, (stage, batches, settings) in enumerate(_search_stages(plan), start=1)
-        for rates in settings
+        for choices in settings
         for number in range(plan["search"]["runs"])
     ]
     if failures:
-        highest = max(run.key.learning_rate for run in runs)
-        victim = next(index for index, run in enumerate(runs) if run.key.learning_rate == highest)
+        highest = max(run.key.choices[0] for run in runs)
+        victim = next(index for index, run in enumerate(runs) if run.key.choices[0] == highest)
         runs[victim] = failed(runs[victim], batch=20)
-    baseline_rate = 1e-3 if plan["baseline_learning_rates"] else 0.0
-    definitive = (RunKey(DEFINITIVE, 1e-3, baseline_rate, number) for number in range(plan["definitive"]["runs"]))
+    best = tuple((name, 1e-3) for name in plan["choices"])
+    definitive = (RunKey(DEFINITIVE, best, number) for number in range(plan["definitive"]["runs"]))
     return runs + [_run(cell, key, BATCHES, generator) for key in definitive]
 
 
-def _search_stages(plan: Mapping[str, Any]) -> Iterator[tuple[str, int, list[tuple[float, float]]]]:
+def _search_stages(plan: Mapping[str, Any]) -> Iterator[tuple[str, int, list[Choices]]]:
     """Each stage of the search with its batches and settings; halving goes on without the worst rate."""
-    settings = list(product(plan["learning_rates"], plan["baseline_learning_rates"] or [0.0]))
+    names = list(plan["choices"])
+    settings = [tuple(zip(names, values, strict=True)) for values in product(*plan["choices"].values())]
     if plan["strategy"] == "grid":
         yield "search", BATCHES, settings
         return
     yield "search 1", BATCHES // 2, settings
-    yield "search 2", BATCHES, [rates for rates in settings if rates[0] != LEARNING_RATES[0]]
+    yield "search 2", BATCHES, [choices for choices in settings if choices[0][1] != LEARNING_RATES[0]]
 
 
 def _run(cell: Cell, key: RunKey, batches: int, generator: np.random.Generator) -> FinishedRun:
     evaluated = np.arange(0, batches + 1, EVALUATE_EVERY)
-    distances = [np.log10(rate / 1e-3) for rate in key[1:3] if rate]
+    distances = [np.log10(value / 1e-3) for _, value in key.choices]
     speed = _SPEED.get(cell.method, 1.0) * np.exp(-float(np.square(distances).sum())) * np.log2(2 * cell.batch_size)
     share = 1 - np.exp(-0.01 * speed * evaluated * generator.uniform(0.8, 1.2))
     share = np.clip(share + 0.02 * generator.normal(size=len(evaluated)), 0, 1)
@@ -123,15 +128,23 @@ def _run(cell: Cell, key: RunKey, batches: int, generator: np.random.Generator) 
     return FinishedRun(
         cell=cell,
         key=key,
-        settings={"method": cell.method, "batch_size": cell.batch_size, "learning_rate": key.learning_rate},
+        settings={"method": cell.method, "batch_size": cell.batch_size, **dict(key.choices)},
         batches=evaluated,
         episodes=evaluated * cell.batch_size,
-        mean_returns=best_return(cell.environment) * share,
-        success_rates=share,
+        metrics={"mean_return": best_return(cell.environment) * share, "success_rate": share},
         seconds=float(generator.uniform(0.5, 2.0)) * batches / BATCHES,
         records=records,
         origin=1,
     )
+
+
+def _with_more(run: FinishedRun, names: Sequence[str], generator: np.random.Generator) -> FinishedRun:
+    """The run with metrics that fall with noise, each ten times the scale of the one before; none at batch 0."""
+    noise = generator.normal(scale=0.05, size=(len(names), len(run.batches)))
+    falling = (
+        np.where(run.batches == 0, np.nan, 1.5 - run.success_rates + noise) * 10.0 ** np.arange(len(names))[:, None]
+    )
+    return replace(run, metrics={**run.metrics, **dict(zip(names, falling, strict=True))})
 
 
 def _ratios(generator: np.random.Generator) -> np.ndarray:

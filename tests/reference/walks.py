@@ -10,15 +10,15 @@ from reference.compilation import quick_jit
 from reference.probes import Corridor
 
 from hindsight_rl.agents.replay import Replay, Transitions, add_episodes, directory, empty_replay, look_up
-from hindsight_rl.agents.replay_options import ReplayOptions
+from hindsight_rl.agents.replay_options import DQNOptions, HEROptions, goals_per_transition
 from hindsight_rl.core.episodes import Episodes
 from hindsight_rl.environments.interface import Environment
 
-WALK = Corridor(cells=9, start=4, goals=(0, 8), moves=(-1, 1), horizon=5)
+WALK = Corridor(cells=9, start=4, goals=(0, 8), moves=(-1, 1), horizon=5)  # type: ignore[call-arg]
 """Up to four actions."""
 NEVER = 8.0
 """A goal of that corridor too far away for the walks below."""
-FINAL = ReplayOptions(relabel=True, capacity=64)
+FINAL = HEROptions(replay_capacity=64)
 
 
 def walks(*cells: list[float], goals: float | list[float] = NEVER) -> Episodes:
@@ -40,23 +40,23 @@ def walks(*cells: list[float], goals: float | list[float] = NEVER) -> Episodes:
 
 
 @cache
-def programs(environment: Environment, options: ReplayOptions) -> tuple[Any, Any]:
+def programs(environment: Environment, options: DQNOptions) -> tuple[Any, Any]:
     """Adding to a buffer, and looking everything up."""
     add = quick_jit(lambda replay, episodes, lots: add_episodes(environment, options, replay, episodes, lots))
 
     def read(replay: Replay) -> tuple[Transitions, jax.Array]:
-        where = directory(replay, options.capacity)
-        return look_up(environment, options, replay, where, jnp.arange(options.capacity)), where.size
+        where = directory(replay, options.replay_capacity)
+        return look_up(environment, options, replay, where, jnp.arange(options.replay_capacity)), where.size
 
     return add, quick_jit(read)
 
 
-def lots_for(episodes: Episodes, options: ReplayOptions, seed: int) -> np.ndarray:
-    shape = (*episodes.actions.shape, options.goals_per_transition - 1)
+def lots_for(episodes: Episodes, options: DQNOptions, seed: int) -> np.ndarray:
+    shape = (*episodes.actions.shape, goals_per_transition(options) - 1)
     return np.random.default_rng(seed).uniform(size=shape).astype(np.float32)
 
 
-def filled(options: ReplayOptions, *batches: Episodes, environment: Environment = WALK, seed: int = 0) -> Replay:
+def filled(options: DQNOptions, *batches: Episodes, environment: Environment = WALK, seed: int = 0) -> Replay:
     replay = empty_replay(environment, options)
     for number, episodes in enumerate(batches):
         lots = lots_for(episodes, options, seed + number)
@@ -64,7 +64,7 @@ def filled(options: ReplayOptions, *batches: Episodes, environment: Environment 
     return replay
 
 
-def content(options: ReplayOptions, replay: Replay, environment: Environment = WALK) -> Transitions:
+def content(options: DQNOptions, replay: Replay, environment: Environment = WALK) -> Transitions:
     """All transitions in the buffer."""
     transitions, size = programs(environment, options)[1](replay)
     return Transitions(*(np.asarray(leaf)[: int(size)] for leaf in transitions))
@@ -72,8 +72,8 @@ def content(options: ReplayOptions, replay: Replay, environment: Environment = W
 
 def rows(transitions: Transitions) -> list[tuple[float, ...]]:
     """(goal, time, cell, reward, terminal) of transitions in the corridor, sorted."""
-    columns = (transitions.goals[:, 0], transitions.times, transitions.observations[:, 0])
-    columns += (transitions.rewards, transitions.terminal)
+    columns = [transitions.goals[:, 0], transitions.times, transitions.observations[:, 0]]
+    columns += [transitions.rewards, transitions.terminal]
     return sorted(zip(*(np.asarray(column).tolist() for column in columns), strict=True))
 
 

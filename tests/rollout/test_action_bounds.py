@@ -12,14 +12,12 @@ from jaxtyping import Array
 from reference.goal_environments import Line
 from scipy import stats
 
-from hindsight_rl.environments.gymnasium_goal import GymnasiumGoal
-from hindsight_rl.environments.gymnasium_task import gymnasium_task
-from hindsight_rl.environments.hosted import HostedEnvironment
+from hindsight_rl.environments.gymnasium.simulator import GymnasiumGoal
+from hindsight_rl.environments.gymnasium.task import gymnasium_task
+from hindsight_rl.networks.heads import FIRST_DEVIATION
 from hindsight_rl.networks.perceptron import scaled_uniform
-from hindsight_rl.networks.policy import FIRST_DEVIATION, Policy
+from hindsight_rl.networks.policy import Policy
 from hindsight_rl.rollout.hosted import collect_hosted, open_pool
-from hindsight_rl.training.loop import make_agent
-from hindsight_rl.training.settings import Settings
 
 LOW = (-2.0, 0.5, -np.inf, -np.inf, 1.0, 3.0)
 HIGH = (6.0, 1.0, np.inf, 0.25, np.inf, 3.0)
@@ -71,7 +69,9 @@ def test_learning_does_not_depend_on_the_units(policies: tuple[Policy, Policy]) 
 
     def total(policy: Policy, taken: Array) -> Array:
         weights = jnp.linspace(-1, 1, 50)
-        return jnp.sum(weights * policy.log_density(policy.distributions(policy.encode(OBSERVATIONS), GOALS), taken))
+        return jnp.sum(
+            weights * policy.head.log_probability(policy.distributions(policy.encode(OBSERVATIONS), GOALS), taken)
+        )
 
     ours, theirs = jax.grad(total)(bounded, actions), jax.grad(total)(plain, small)
     for left, right in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
@@ -80,10 +80,12 @@ def test_learning_does_not_depend_on_the_units(policies: tuple[Policy, Policy]) 
 
 def test_an_environment_is_played_in_its_own_units() -> None:
     """Steps of 2 to 6 along a line: drawn around 4, and what the environment moves by stays within the bounds."""
-    environment = HostedEnvironment(gymnasium_task(Line(action=spaces.Box(2, 6, (1,), np.float32)), horizon=3))
+    from hindsight_rl.training.program import make_program
+    from hindsight_rl.training.settings import make_settings
+
+    environment = gymnasium_task(Line(action=spaces.Box(2, 6, (1,), np.float32)), horizon=3)
     assert environment.action_bounds == ((2.0,), (6.0,))
-    settings = Settings(method="hpg", hidden_layers=(8,))
-    agent = make_agent(environment, settings)
+    agent = make_program(environment, make_settings({"method": "hpg", "hidden_layers": (8,)})).agent
     state = agent.init(jax.random.key(0))
     assert state.policy.bounds == ((2.0,), (6.0,))
     with open_pool(environment, 1) as pool:
@@ -101,4 +103,4 @@ def test_actions_without_bounds_are_passed_on_as_they_are() -> None:
     low, high = np.array([-np.inf, 0], np.float32), np.array([np.inf, 1], np.float32)
     simulator = GymnasiumGoal(Line(action=spaces.Box(low, high)))
     np.testing.assert_array_equal(simulator.actions.decode(np.array([37.5, 37.5])), [37.5, 1])
-    assert simulator.actions.low == (-np.inf, 0)
+    assert simulator.actions.bounds == ((-np.inf, 0), (np.inf, 1))

@@ -35,18 +35,18 @@ def draw(policy: Policy, observations: jax.Array, goals: jax.Array, key: jax.Arr
 
 
 @cache
-def collector(name: str, horizon: str) -> Any:
+def collector(name: str, episodes_end: str) -> Any:
     environment = ENVIRONMENTS[name]
     policy = policy_of(environment)
 
-    def explore(observations: jax.Array, goals: jax.Array, time: jax.Array, key: jax.Array) -> tuple:
+    def explore(observations: jax.Array, goals: jax.Array, time: jax.Array, key: jax.Array) -> tuple[Any, ...]:
         return draw(policy, observations, goals, key)
 
-    return quick_jit(lambda key: collect(environment, explore, BATCH, key, horizon))
+    return quick_jit(lambda key: collect(environment, explore, BATCH, key, episodes_end))
 
 
-def episodes_of(name: str, horizon: str, seed: int = 0) -> Episodes:
-    return jax.tree.map(np.asarray, collector(name, horizon)(jax.random.key(seed)))
+def episodes_of(name: str, episodes_end: str, seed: int = 0) -> Episodes:
+    return jax.tree.map(np.asarray, collector(name, episodes_end)(jax.random.key(seed)))
 
 
 @pytest.fixture(params=ENVIRONMENTS)
@@ -62,8 +62,8 @@ def first_arrival(episodes: Episodes, episode: int) -> int | None:
     return None
 
 
-def test_reaching_the_pursued_goal_ends_an_episode_of_the_paper(name: str) -> None:
-    episodes = episodes_of(name, "paper")
+def test_reaching_the_pursued_goal_ends_an_episode(name: str) -> None:
+    episodes = episodes_of(name, "goal")
     times = episodes.actions.shape[1]
     arrivals = [first_arrival(episodes, episode) for episode in range(BATCH)]
     assert None in arrivals
@@ -73,15 +73,15 @@ def test_reaching_the_pursued_goal_ends_an_episode_of_the_paper(name: str) -> No
     assert np.all(episodes.taken[:, 0])
 
 
-def test_nothing_ends_an_episode_of_the_full_horizon(name: str) -> None:
-    full, paper = episodes_of(name, "full"), episodes_of(name, "paper")
+def test_nothing_but_the_horizon_ends_an_episode_if_asked_for(name: str) -> None:
+    full, early = episodes_of(name, "horizon"), episodes_of(name, "goal")
     np.testing.assert_array_equal(full.lengths, full.actions.shape[1])
     assert np.all(full.taken)
-    np.testing.assert_array_equal(full.actions, paper.actions)
+    np.testing.assert_array_equal(full.actions, early.actions)
 
 
 def test_recorded_log_probabilities_are_the_policys(name: str) -> None:
-    episodes = episodes_of(name, "paper")
+    episodes = episodes_of(name, "goal")
     policy = policy_of(ENVIRONMENTS[name])
     times = episodes.actions.shape[1]
     rows = episodes.observations[:, :-1].reshape(BATCH * times, -1)
@@ -91,20 +91,20 @@ def test_recorded_log_probabilities_are_the_policys(name: str) -> None:
 
 
 def test_the_same_key_gives_the_same_episodes_and_another_key_others(name: str) -> None:
-    first, again, other = episodes_of(name, "paper"), episodes_of(name, "paper"), episodes_of(name, "paper", seed=1)
+    first, again, other = episodes_of(name, "goal"), episodes_of(name, "goal"), episodes_of(name, "goal", seed=1)
     jax.tree.map(np.testing.assert_array_equal, first, again)
     assert not np.array_equal(first.actions, other.actions)
     assert not np.array_equal(first.pursued_goals, other.pursued_goals)
 
 
 def test_the_episodes_of_a_batch_differ(name: str) -> None:
-    episodes = episodes_of(name, "full")
+    episodes = episodes_of(name, "horizon")
     assert len(np.unique(episodes.actions, axis=0)) > 10
     assert len(np.unique(episodes.pursued_goals, axis=0)) == ENVIRONMENTS[name].goal_count
 
 
 def test_bits_follow_from_the_actions() -> None:
-    episodes = episodes_of("bits", "full")
+    episodes = episodes_of("bits", "horizon")
     for episode in range(BATCH):
         state = np.zeros(3)
         np.testing.assert_array_equal(episodes.observations[episode, 0], state)
@@ -115,7 +115,7 @@ def test_bits_follow_from_the_actions() -> None:
 
 
 def test_a_slippery_step_goes_to_the_cell_of_some_action() -> None:
-    episodes = episodes_of("ring", "full")
+    episodes = episodes_of("ring", "horizon")
     cells = np.argwhere(~SLIPPERY.walls).astype(np.int32)
     moves = table_of_moves(GridWorld("S..\n.#.\n..S", horizon=9), cells)
     position = {tuple(cell): number for number, cell in enumerate(cells)}
@@ -127,7 +127,7 @@ def test_a_slippery_step_goes_to_the_cell_of_some_action() -> None:
 
 
 def greedy_explore(policy: Policy) -> Any:
-    def explore(observations: jax.Array, goals: jax.Array, time: jax.Array, key: jax.Array) -> tuple:
+    def explore(observations: jax.Array, goals: jax.Array, time: jax.Array, key: jax.Array) -> tuple[Any, ...]:
         return jnp.argmax(policy.log_probabilities(observations, goals), axis=1), jnp.zeros(len(goals))
 
     return explore
@@ -140,7 +140,9 @@ def greedy_exploit(policy: Policy) -> Any:
     return exploit
 
 
-def plain_return(environment: Any, moves: dict, policy: Policy, start: tuple, goal: np.ndarray) -> float:
+def plain_return(
+    environment: Any, moves: dict[Any, Any], policy: Policy, start: tuple[Any, ...], goal: np.ndarray
+) -> float:
     """One greedy episode, step by step."""
     state = start
     for time in range(1, environment.horizon):
@@ -168,7 +170,7 @@ def test_greedy_returns_equal_a_plain_loop(name: str, seed: int) -> None:
     policy = policy_of(environment, seed)
     key = jax.random.key(7)
     outcomes: Outcomes = quick_jit(lambda k: play(environment, greedy_exploit(policy), 24, k))(key)
-    episodes = quick_jit(lambda k: collect(environment, greedy_explore(policy), 24, k, "full"))(key)
+    episodes = quick_jit(lambda k: collect(environment, greedy_explore(policy), 24, k, "horizon"))(key)
     table = table_of_moves(environment, states)
     moves = {
         (tuple(state), action): tuple(states[table[number, action]])

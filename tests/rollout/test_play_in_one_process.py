@@ -15,11 +15,8 @@ from reference.goal_environments import Line
 
 import hindsight_rl
 from hindsight_rl.core.errors import HindsightError
-from hindsight_rl.environments.gymnasium_task import gymnasium_task
-from hindsight_rl.environments.hosted import HostedEnvironment
+from hindsight_rl.environments.gymnasium.task import gymnasium_task
 from hindsight_rl.rollout.hosted import open_pool, play_hosted
-from hindsight_rl.training.loop import training
-from hindsight_rl.training.settings import Settings
 
 NAME = "environments.registered_lines:MoodyLine-v0"
 SMALL: dict[str, Any] = {
@@ -46,10 +43,15 @@ def alone() -> gymnasium.Env:
 
 
 def test_the_same_numbers_as_with_workers() -> None:
-    found, notices = [], []
+    from hindsight_rl.training.loop import training
+    from hindsight_rl.training.program import make_program
+    from hindsight_rl.training.settings import make_settings
+
+    settings, found = make_settings(SMALL), list[Any]()
+    notices: list[str] = []
     for wanted in (NAME, alone()):
-        environment = HostedEnvironment(gymnasium_task(wanted))
-        *_, newest = training(environment, Settings(**SMALL), notice=notices.append)
+        environment = gymnasium_task(wanted)
+        *_, newest = training(make_program(environment, settings), settings, notice=notices.append)
         found.append((newest.states, newest.evaluations.mean_returns, newest.evaluations.success_rates))
     for with_workers, without in zip(*map(jax.tree.leaves, found), strict=True):
         np.testing.assert_array_equal(with_workers, without)
@@ -86,7 +88,7 @@ def test_what_other_processes_can_make(make: Callable[[], Any], portable: bool) 
     task = gymnasium_task(make(), horizon=13)
     assert task.source().portable == portable
     assert len(task.notices) == (not portable)
-    with open_pool(HostedEnvironment(task), 3, 2) as pool:
+    with open_pool(task, 3, 2) as pool:
         assert (pool.places, len(pool._workers)) == ((3, 2) if portable else (1, 0))
         pool.begin([0], np.full((1, 2), 4, np.uint64))
         pool.step([0], np.array([1]))
@@ -99,7 +101,7 @@ def test_another_process_gets_what_only_this_one_has_registered() -> None:
     try:
         task = gymnasium_task("HereOnly-v0")
         assert task.horizon == 6
-        with open_pool(HostedEnvironment(task), 1, 1) as pool:
+        with open_pool(task, 1, 1) as pool:
             pool.begin([0], np.full((1, 2), 4, np.uint64))
             assert pool.slots.goals[0] == Line().reset(seed=4)[0]["desired_goal"]
     finally:
@@ -149,7 +151,7 @@ def test_trouble_is_the_same_sentence_with_workers_and_without(
         return times % 2
 
     for wanted in (NAME, alone()):
-        environment = HostedEnvironment(gymnasium_task(wanted))
+        environment = gymnasium_task(wanted)
         monkeypatch.setenv(TROUBLE, trouble)
         with open_pool(environment, 3, 1) as pool, pytest.raises(HindsightError, match=said):
             play_hosted(environment, pool, walk, 8, jax.random.key(0))

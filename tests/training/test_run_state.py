@@ -7,7 +7,7 @@ from small_jobs import ENVIRONMENT, small_settings, train_to_the_end
 
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.registry import make
-from hindsight_rl.training.loop import initial_states
+from hindsight_rl.training.program import make_program
 from hindsight_rl.training.state import RunState, Snapshot, state_from_arrays, state_to_arrays
 
 WEIGHTS = "agent/policy/network/weights/0"
@@ -20,13 +20,13 @@ def trained(compiled_programs: object) -> Snapshot:
 
 @pytest.fixture(scope="module")
 def template(compiled_programs: object) -> RunState:
-    return initial_states(make(ENVIRONMENT), small_settings(method="hpg+b", runs=2))
+    return make_program(make(ENVIRONMENT), small_settings(method="hpg+b")).states(runs=2)
 
 
 def test_round_trip_gives_every_bit_back(trained: Snapshot, template: RunState) -> None:
     arrays = state_to_arrays(trained.states)
     back = state_from_arrays(template, arrays)
-    assert jax.tree.structure(back) == jax.tree.structure(trained.states)
+    assert jax.tree.structure(back) == jax.tree.structure(trained.states)  # type: ignore[operator]
     for name, array in state_to_arrays(back).items():
         assert array.dtype == arrays[name].dtype
         assert array.tobytes() == arrays[name].tobytes()

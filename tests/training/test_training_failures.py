@@ -11,6 +11,7 @@ from hindsight_rl.environments.bit_flipping import BitFlipping, Bits
 from hindsight_rl.environments.interface import Environment
 from hindsight_rl.environments.registry import make
 from hindsight_rl.training.loop import training
+from hindsight_rl.training.program import make_program
 from hindsight_rl.training.state import Failure, Runs, Snapshot, state_to_arrays
 
 pytestmark = pytest.mark.usefixtures("quick_compilation", "compiled_programs")
@@ -20,7 +21,8 @@ HUGE = 1e38
 
 
 def train_with_rates(rates: list[float], seeds: tuple[int, ...] = SEEDS) -> Snapshot:
-    runs = Runs(np.array(seeds, dtype=np.uint32), np.array(rates), np.full(len(rates), 1e-3))
+    own = {"learning_rate": np.array(rates), "baseline_learning_rate": np.full(len(rates), 1e-3)}
+    runs = Runs(np.array(seeds, dtype=np.uint32), own)
     return train_to_the_end(make(ENVIRONMENT), small_settings(method="hpg+b", runs=len(rates)), runs)
 
 
@@ -39,8 +41,8 @@ def test_failure_has_run_seed_batch_and_cause(one_fails: Snapshot) -> None:
 def test_evaluations_are_missing_from_the_failure_on(one_fails: Snapshot) -> None:
     (failure,) = one_fails.failures
     expected = one_fails.evaluations.batches > failure.batch
-    assert np.isnan(one_fails.evaluations.mean_returns[1]).tolist() == expected.tolist()
-    assert np.isnan(one_fails.evaluations.success_rates[1]).tolist() == expected.tolist()
+    for name in ("mean_return", "success_rate", "steps"):
+        assert np.isnan(one_fails.evaluations.metrics[name][1]).tolist() == expected.tolist()
     assert np.isnan(one_fails.evaluations.average_performance[1])
 
 
@@ -114,7 +116,8 @@ class EndlessReward(Environment):
 
 @pytest.mark.parametrize("prize", [np.inf, np.nan])
 def test_rewards_that_are_not_finite_fail_every_run_at_once(prize: float) -> None:
-    first, last = training(EndlessReward(2, prize), small_settings(runs=2, batches=10))
+    settings = small_settings(runs=2, batches=10)
+    first, last = training(make_program(EndlessReward(2, prize), settings), settings)
     failures = [Failure(run, run, 0, "the evaluated return is not finite") for run in (0, 1)]
     assert first.failures == failures
     assert last.failures == failures

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from hindsight_rl.agents.options import HindsightOptions
 from hindsight_rl.core.errors import HindsightError
-from hindsight_rl.training.settings import Settings
+from hindsight_rl.training.settings import Settings, make_settings
 
 WHOLE_NUMBERS = ("batch_size", "batches", "evaluate_every", "evaluation_episodes", "runs", "max_active_goals")
 LEARNING_RATES = ("learning_rate", "baseline_learning_rate")
@@ -14,7 +15,7 @@ LEARNING_RATES = ("learning_rate", "baseline_learning_rate")
 
 def refusal(**values: Any) -> str:
     with pytest.raises(HindsightError) as refused:
-        Settings(**values)
+        make_settings(values)
     return str(refused.value)
 
 
@@ -27,7 +28,7 @@ def test_what_must_be_a_whole_number_is_one(name: str, value: Any) -> None:
 @pytest.mark.parametrize("name", LEARNING_RATES)
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 0, 0.0, -0.1])
 def test_learning_rate_is_finite_and_above_zero(name: str, value: float) -> None:
-    assert refusal(**{name: value}) == f"{name} must be a finite number above zero, not {value}."
+    assert refusal(method="hpg+b", **{name: value}) == f"{name} must be a finite number above zero, not {value}."
 
 
 def test_evaluations_fit_the_batches() -> None:
@@ -44,7 +45,7 @@ def test_widths_are_whole_numbers(widths: tuple[Any, ...]) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value", "nearest", "known"),
-    [("horizon", "papers", "paper", "paper, full"), ("ended", "cary", "carry", "drop, carry")],
+    [("episodes_end", "goals", "goal", "goal, horizon"), ("ended", "cary", "carry", "drop, carry")],
 )
 def test_unknown_choice_names_the_nearest(name: str, value: str, nearest: str, known: str) -> None:
     assert refusal(**{name: value}) == f"There is no {name} '{value}'. Did you mean '{nearest}'? Known: {known}."
@@ -66,3 +67,45 @@ def test_evaluations_begin_before_the_first_batch_and_end_after_the_last() -> No
 def test_refusals_are_single_sentences() -> None:
     for values in ({"batch_size": 0}, {"learning_rate": -1}, {"seed": -1}, {"batches": 10, "evaluate_every": 3}):
         assert re.fullmatch(r"[^\n]*\.", refusal(**values))
+
+
+def test_what_another_method_has_is_refused_with_its_name() -> None:
+    assert refusal(method="hpg", relabelling="final") == "The method hpg has no option 'relabelling'; dqn+her has it."
+    assert refusal(method="gcpg", baseline_learning_rate=0.1) == (
+        "The method gcpg has no option 'baseline_learning_rate'; gcpg+b, hpg+b, policy-gradient have it."
+    )
+
+
+def test_what_no_method_has_gets_the_nearest_match() -> None:
+    message = refusal(method="dqn", epsilom=0.1)
+    assert message.startswith("There is no setting of dqn 'epsilom'. Did you mean 'epsilon'? Known: batch_size, ")
+    assert "episode_limit" not in message
+
+
+@pytest.mark.parametrize("method", [3, None, ["hpg"]])
+def test_a_method_is_a_name(method: Any) -> None:
+    assert refusal(method=method) == f"method must be a name, not {method!r}."
+
+
+def test_options_of_another_method_are_refused() -> None:
+    with pytest.raises(HindsightError, match=r"^The options of dqn must be DQNOptions, not HindsightOptions\(.*\)\.$"):
+        Settings(method="dqn", options=HindsightOptions())
+
+
+def test_flat_settings_make_the_settings_again() -> None:
+    made = make_settings({"method": "dqn+her", "runs": 3, "relabelling": "future", "hidden_layers": (4,)})
+    assert make_settings(made.flat) == made
+    assert made.flat == {**made.run, "method": "dqn+her", **made.method_options}
+    assert made.rates == {"learning_rate": made.options.learning_rate}
+
+
+def test_what_a_program_is_compiled_for() -> None:
+    """Not for numbers of runs and batches, rates and seeds; but a replay buffer has room for the run's episodes."""
+    base = make_settings({"method": "hpg+b"})
+    inputs = {"runs": 5, "seed": 7, "batches": 50, "evaluate_every": 5, "learning_rate": 0.5}
+    assert make_settings({**base.flat, **inputs, "baseline_learning_rate": 0.1}).compiled == base.compiled
+    for change in ({"batch_size": 3}, {"evaluation_episodes": 3}, {"episodes_end": "horizon"}, {"normalise": True}):
+        assert make_settings({**base.flat, **change}).compiled != base.compiled
+    replay = make_settings({"method": "dqn"})
+    assert make_settings({**replay.flat, "learning_rate": 0.5}).compiled == replay.compiled
+    assert make_settings({**replay.flat, "batches": 2000}).compiled != replay.compiled

@@ -1,44 +1,31 @@
 """Active goals: the goals that an episode reached, whatever it set out for."""
 
 import functools
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
-from hindsight_rl.agents.distinct import distinct_rows
+from hindsight_rl.agents.options import HindsightOptions, PolicyOptions
+from hindsight_rl.core.distinct import distinct_rows
 from hindsight_rl.core.episodes import Episodes
 from hindsight_rl.core.goals import GoalSet
 from hindsight_rl.environments.interface import Task
 
-
-class Lessons(NamedTuple):
-    """What an episode teaches about a goal."""
-
-    reward_offset: float = 0.0
-    """Added to the reward of each decision."""
-    skip_reached: bool = False
-    """Teaches nothing about goals that the episode's first state reaches."""
-    share_places: bool = False
-    """An active goal weighs one over the number of active goals that reach it."""
+PLAIN = HindsightOptions()
 
 
-PLAIN = Lessons()
-
-
-def active_goals(
-    task: Task, episodes: Episodes, cap: int | None, key: Key[Array, ""], lessons: Lessons = PLAIN
-) -> GoalSet:
+def active_goals(task: Task, episodes: Episodes, key: Key[Array, ""], options: HindsightOptions = PLAIN) -> GoalSet:
     """The distinct goals with p(g) > 0 that the episodes of a batch reached, pooled.
 
-    With a cap, each episode puts forward at most that many of its own, drawn uniformly without replacement.
+    With `max_active_goals`, each episode puts forward that many of its own, drawn uniformly without replacement.
     """
+    cap = options.max_active_goals
     batch_size, times = episodes.actions.shape[:2]
     achieved = episodes.achieved_goals[:, 1:]
     probabilities = jax.vmap(jax.vmap(task.goal_probability))(achieved)
     chosen = episodes.taken & (probabilities > 0)
-    if lessons.skip_reached:
+    if options.skip_reached:
         chosen &= ~jax.vmap(jax.vmap(task.reached, in_axes=(None, 0)))(episodes.achieved_goals[:, 0], achieved)
     if cap is not None and cap < times:
         chosen = _draw(achieved, chosen, cap, key)
@@ -46,8 +33,8 @@ def active_goals(
     pooled = distinct_rows(achieved.reshape(batch_size * times, -1), chosen.ravel(), limit)
     goals = pooled.rows.reshape(limit, *achieved.shape[2:])
     probabilities = jnp.where(pooled.present, jax.vmap(task.goal_probability)(goals), 0)
-    if lessons.share_places:
-        probabilities /= _crowds(task, goals, pooled.present)
+    if options.share_places:
+        probabilities /= _goals_in_reach(task, goals, pooled.present)
     return GoalSet(goals, probabilities, pooled.present)
 
 
@@ -58,7 +45,7 @@ def pursued_goals(task: Task, episodes: Episodes) -> GoalSet:
 
 
 def rewards_of_goals(
-    task: Task, episodes: Episodes, goals: GoalSet, lessons: Lessons = PLAIN
+    task: Task, episodes: Episodes, goals: GoalSet, options: PolicyOptions = PLAIN
 ) -> tuple[Float[Array, "goal episode time"], Bool[Array, "goal episode time"]]:
     """The reward of each action under each goal, and which actions are decisions under that goal.
 
@@ -66,8 +53,8 @@ def rewards_of_goals(
     """
 
     def under_goal(goal: Array) -> tuple[Array, Array]:
-        judge = functools.partial(_rewards, task, lessons, goal)
-        return jax.vmap(judge)(episodes.achieved_goals, episodes.taken)
+        of_episode = functools.partial(_rewards, task, options, goal)
+        return jax.vmap(of_episode)(episodes.achieved_goals, episodes.taken)
 
     rewards, decides = jax.vmap(under_goal)(goals.goals)
     present = goals.present[:, None, None]
@@ -75,23 +62,23 @@ def rewards_of_goals(
 
 
 def own_rewards(
-    task: Task, episodes: Episodes, lessons: Lessons = PLAIN
+    task: Task, episodes: Episodes, options: PolicyOptions = PLAIN
 ) -> tuple[Float[Array, "episode time"], Bool[Array, "episode time"]]:
     """The same for each episode under the goal that it pursued."""
-    judge = jax.vmap(functools.partial(_rewards, task, lessons))
-    return judge(episodes.pursued_goals, episodes.achieved_goals, episodes.taken)
+    of_episodes = jax.vmap(functools.partial(_rewards, task, options))
+    return of_episodes(episodes.pursued_goals, episodes.achieved_goals, episodes.taken)
 
 
-def _rewards(task: Task, lessons: Lessons, goal: Array, achieved: Array, taken: Array) -> tuple[Array, Array]:
+def _rewards(task: Task, options: PolicyOptions, goal: Array, achieved: Array, taken: Array) -> tuple[Array, Array]:
     """Rewards and decisions of one episode under one goal."""
     times = jnp.arange(1, len(taken) + 1)
     reached = jax.vmap(task.reached, in_axes=(0, None))(achieved[1:], goal)
     rewards = jax.vmap(task.reward, in_axes=(0, None, 0))(achieved[1:], goal, times)
     first = jnp.where(jnp.any(reached), jnp.argmax(reached) + 1, len(taken))
     decides = taken & (times <= first)
-    if lessons.skip_reached:
+    if options.skip_reached:
         decides &= ~task.reached(achieved[0], goal)
-    return jnp.where(decides, rewards + lessons.reward_offset, 0), decides
+    return jnp.where(decides, rewards + options.reward_offset, 0), decides
 
 
 def _draw(achieved: Array, chosen: Array, cap: int, key: Key[Array, ""]) -> Bool[Array, "episode time"]:
@@ -107,7 +94,9 @@ def _draw(achieved: Array, chosen: Array, cap: int, key: Key[Array, ""]) -> Bool
     return fresh & jnp.any(jax.nn.one_hot(drawn, times, dtype=bool), axis=1)
 
 
-def _crowds(task: Task, goals: Float[Array, "goal *shape"], present: Bool[Array, " goal"]) -> Float[Array, " goal"]:
+def _goals_in_reach(
+    task: Task, goals: Float[Array, "goal *shape"], present: Bool[Array, " goal"]
+) -> Int[Array, " goal"]:
     """How many of the goals reach each of them, itself among them.
 
     Where a goal is reached by itself alone, as among bits and cells, that is 1. In a continuum a sum over goals stands

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, Key
 
-from hindsight_rl.agents.interface import CAUSES, Agent, LearningRates
+from hindsight_rl.agents.interface import NOT_FINITE, Agent, Rates, Update
 from hindsight_rl.agents.picture_replay import (
     PictureReplay,
     add_pictures,
@@ -19,18 +19,16 @@ from hindsight_rl.agents.picture_replay import (
     with_pictures,
 )
 from hindsight_rl.agents.replay import Replay, Transitions, add_episodes, draw, empty_replay
-from hindsight_rl.agents.replay_options import ReplayOptions, check_options
+from hindsight_rl.agents.replay_options import DQNOptions, check_options, goals_per_transition
 from hindsight_rl.core.episodes import Episodes
 from hindsight_rl.core.errors import HindsightError
-from hindsight_rl.environments.hosted import HostedEnvironment
+from hindsight_rl.environments.hosted import HostedTask
 from hindsight_rl.environments.interface import Task
 from hindsight_rl.networks.action_value import ActionValue
 from hindsight_rl.networks.perceptron import flat_size
 
 OPTIMISER = optax.scale_by_adam()
 """Adam without its step size, which is traced."""
-
-NOT_FINITE = CAUSES.index("a parameter is not finite")
 
 
 class DQNState(NamedTuple):
@@ -45,10 +43,10 @@ class DQNState(NamedTuple):
 
 
 Learned = tuple[ActionValue, optax.OptState]
-Update = Callable[[DQNState, Episodes, LearningRates, Key[Array, ""]], tuple[DQNState, Int[Array, ""]]]
+Learn = Callable[[DQNState, Episodes, Rates, Key[Array, ""]], Update]
 
 
-def dqn_agent(environment: Task, options: ReplayOptions) -> Agent:
+def dqn_agent(environment: Task, options: DQNOptions) -> Agent:
     """The agent that learns action values from its buffer; one update is the end of a cycle.
 
     The greedy policy depends on the time: `policy(state).act(observation, goal, time)`. Pictures from simulators are
@@ -61,7 +59,7 @@ def dqn_agent(environment: Task, options: ReplayOptions) -> Agent:
         raise HindsightError("Values beyond the horizon are not to be had from pictures: their last one is not kept.")
     shape, actions = environment.observation_shape, environment.action_count
     sizes = shape if environment.shows_pictures else flat_size(shape), flat_size(environment.goal_shape)
-    on_host = environment.shows_pictures and isinstance(environment, HostedEnvironment)
+    on_host = environment.shows_pictures and isinstance(environment, HostedTask)
 
     def init(key: Key[Array, ""]) -> DQNState:
         network = ActionValue(*sizes, actions, options.hidden_layers, key)
@@ -85,7 +83,7 @@ def dqn_agent(environment: Task, options: ReplayOptions) -> Agent:
     return Agent(init, explore, exploit, update, lambda state: state.network, updates_on_host=on_host)
 
 
-def _compiled_update(environment: Task, options: ReplayOptions) -> Update:
+def _compiled_update(environment: Task, options: DQNOptions) -> Learn:
     """The end of a cycle: episodes into the buffer, then steps of gradient descent on minibatches drawn from it.
 
     Minibatches are drawn with replacement, so a buffer that still holds fewer transitions than one serves as well.
@@ -93,9 +91,7 @@ def _compiled_update(environment: Task, options: ReplayOptions) -> Update:
     """
     minibatches = (options.gradient_steps, options.minibatch_size)
 
-    def update(
-        state: DQNState, episodes: Episodes, rates: LearningRates, key: Key[Array, ""]
-    ) -> tuple[DQNState, Int[Array, ""]]:
+    def update(state: DQNState, episodes: Episodes, rates: Rates, key: Key[Array, ""]) -> Update:
         assert isinstance(state.replay, Replay)
         lots, draw_key = _lots(options, episodes, key)
         replay = add_episodes(environment, options, state.replay, episodes, lots)
@@ -105,28 +101,26 @@ def _compiled_update(environment: Task, options: ReplayOptions) -> Update:
         def step(learned: Learned, transitions: Transitions) -> tuple[Learned, None]:
             # All targets could be computed at once, but what a minibatch needs stays close to the processor.
             targets = bootstrap(state.network, transitions, options.discount)
-            return descend(learned, transitions, targets, rates), None
+            return descend(learned, transitions, targets, rates["learning_rate"]), None
 
         before = (state.network, state.optimiser)
         after, _ = jax.lax.scan(step, before, drawn)
         (network, optimiser), cause = _finite(before, after)
-        return DQNState(network, optimiser, replay), cause
+        return Update(DQNState(network, optimiser, replay), cause)
 
     return update
 
 
-def _update_on_host(environment: Task, options: ReplayOptions) -> Update:
+def _update_on_host(environment: Task, options: DQNOptions) -> Learn:
     """The same, with pictures that are decompressed for one minibatch at a time."""
     programs = compile_programs(environment, options)
     choose_finite = jax.jit(_finite)
 
     @jax.jit
-    def step(learned: Learned, target: ActionValue, transitions: Transitions, rates: LearningRates) -> Learned:
-        return descend(learned, transitions, bootstrap(target, transitions, options.discount), rates)
+    def step(learned: Learned, target: ActionValue, transitions: Transitions, rate: Array) -> Learned:
+        return descend(learned, transitions, bootstrap(target, transitions, options.discount), rate)
 
-    def update(
-        state: DQNState, episodes: Episodes, rates: LearningRates, key: Key[Array, ""]
-    ) -> tuple[DQNState, Int[Array, ""]]:
+    def update(state: DQNState, episodes: Episodes, rates: Rates, key: Key[Array, ""]) -> Update:
         assert isinstance(state.replay, PictureReplay)
         lots, draw_key = _lots(options, episodes, key)
         replay = add_pictures(programs, state.replay, episodes, lots)
@@ -137,27 +131,27 @@ def _update_on_host(environment: Task, options: ReplayOptions) -> Update:
             transitions = with_pictures(replay, jax.tree.map(lambda leaf, number=number: leaf[number], drawn))
             # Pictures are decompressed while the step before is computed, but never more than one step ahead.
             jax.block_until_ready(after)
-            after = step(after, target, transitions, rates)
+            after = step(after, target, transitions, rates["learning_rate"])
         (network, optimiser), cause = choose_finite(before, after)
-        return DQNState(network, optimiser, replay), cause
+        return Update(DQNState(network, optimiser, replay), cause)
 
     return update
 
 
 def _lots(
-    options: ReplayOptions, episodes: Episodes, key: Key[Array, ""]
+    options: DQNOptions, episodes: Episodes, key: Key[Array, ""]
 ) -> tuple[Float[Array, "episode time relabelled"], Key[Array, ""]]:
     """What decides which goals are drawn for the episodes, and a key to draw transitions with."""
     lot_key, draw_key = jax.random.split(key)
-    return jax.random.uniform(lot_key, (*episodes.actions.shape, options.goals_per_transition - 1)), draw_key
+    return jax.random.uniform(lot_key, (*episodes.actions.shape, goals_per_transition(options) - 1)), draw_key
 
 
-def descend(learned: Learned, transitions: Transitions, targets: Float[Array, " row"], rates: LearningRates) -> Learned:
+def descend(learned: Learned, transitions: Transitions, targets: Float[Array, " row"], rate: Array) -> Learned:
     """One step of Adam on a minibatch."""
     network, optimiser = learned
     gradient = jax.grad(squared_error)(network, transitions, targets)
     direction, optimiser = OPTIMISER.update(gradient, optimiser)
-    return jax.tree.map(lambda weight, step: weight - rates.policy * step, network, direction), optimiser
+    return jax.tree.map(lambda weight, step: weight - rate * step, network, direction), optimiser
 
 
 def _finite(before: Learned, after: Learned) -> tuple[Learned, Int[Array, ""]]:

@@ -1,4 +1,4 @@
-"""An agent is a small tuple of pure functions; a new one is one file and one line in the registry."""
+"""An agent is a small tuple of pure functions; a new one is one file and one line among the methods."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -19,12 +19,23 @@ CAUSES = (
 )
 """Why an update could not be made, by number; 0 is a good update."""
 
+NOT_FINITE = CAUSES.index("a parameter is not finite")
 
-class LearningRates(NamedTuple):
-    """Step sizes, traced so that one compiled program serves them all."""
+Rates = Mapping[str, Float[Array, ""]]
+"""The options of a method that are inputs of its compiled program, by name: learning rates, as a rule."""
 
-    policy: Float[Array, ""]
-    baseline: Float[Array, ""]
+NOTHING: Mapping[str, Any] = {}
+
+
+class Update(NamedTuple):
+    """What an update came to."""
+
+    state: AgentState
+    cause: Int[Array, ""]
+    """A number into CAUSES."""
+    metrics: Mapping[str, Float[Array, ""]] = NOTHING
+    """What the method says of this update, by name: entropy, KL, value error, ... Their means between evaluations are
+    recorded beside the return, and appear in tables, event files and reports."""
 
 
 class Agent(NamedTuple):
@@ -35,8 +46,8 @@ class Agent(NamedTuple):
     """(state, observations, goals, time, key) to actions and their log-probabilities."""
     exploit: Callable[[AgentState, Array, Array, Array], Array]
     """(state, observations, goals, time) to greedy actions."""
-    update: Callable[[AgentState, Episodes, LearningRates, Key[Array, ""]], tuple[AgentState, Int[Array, ""]]]
-    """(state, episodes, rates, key) to the next state and a number into CAUSES; what is not finite is not kept."""
+    update: Callable[[AgentState, Episodes, Rates, Key[Array, ""]], Update]
+    """(state, episodes, rates, key) to the next state; what is not finite is not kept."""
     policy: Callable[[AgentState], Any]
     """The greedy policy of a state, with a method `act(observation, goal, time)`."""
     records: Callable[[AgentState], Mapping[str, Int[Array, "..."]]] = lambda state: {}

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key, UInt8
 
 from hindsight_rl.agents.replay import Replay, Transitions, add_episodes, draw, empty_replay
-from hindsight_rl.agents.replay_options import ReplayOptions
+from hindsight_rl.agents.replay_options import DQNOptions, goals_per_transition
 from hindsight_rl.core.episodes import Episodes
 from hindsight_rl.environments.interface import Task
 from hindsight_rl.networks.perceptron import flat_size
@@ -60,7 +60,7 @@ class Programs(NamedTuple):
     """(catalogue, key): minibatches of transitions with places."""
 
 
-def empty_picture_replay(environment: Task, options: ReplayOptions) -> PictureReplay:
+def empty_picture_replay(environment: Task, options: DQNOptions) -> PictureReplay:
     """A buffer without any episode."""
     size = block_size(environment, options)
     return PictureReplay(
@@ -72,13 +72,13 @@ def empty_picture_replay(environment: Task, options: ReplayOptions) -> PictureRe
     )
 
 
-def block_size(environment: Task, options: ReplayOptions) -> int:
+def block_size(environment: Task, options: DQNOptions) -> int:
     """Bytes of a block, for the capacity or the episodes that there will ever be; an episode fits even as pure noise.
 
     The newest episode begins in a block that is partly filled, so the others must be enough for it.
     """
     actions, raw = environment.horizon - 1, flat_size(environment.observation_shape)
-    pictures = options.capacity // options.goals_per_transition
+    pictures = options.replay_capacity // goals_per_transition(options)
     if options.episode_limit is not None:
         pictures = min(pictures, options.episode_limit * actions)
     # Noise grows by a little when it is compressed.
@@ -86,7 +86,7 @@ def block_size(environment: Task, options: ReplayOptions) -> int:
     return max(-(-pictures * raw // (SHRINKAGE * BLOCKS)), -(-actions // (BLOCKS - 1)) * noise)
 
 
-def compile_programs(environment: Task, options: ReplayOptions) -> Programs:
+def compile_programs(environment: Task, options: DQNOptions) -> Programs:
     """Compile (at first use) what is done with the catalogue."""
     minibatches = (options.gradient_steps, options.minibatch_size)
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
-from hindsight_rl.agents.replay_options import Relabelling, ReplayOptions
+from hindsight_rl.agents.replay_options import DQNOptions, HEROptions, Relabelling, most_transitions
 from hindsight_rl.core.episodes import Episodes
 from hindsight_rl.environments.interface import Task
 
@@ -64,12 +64,12 @@ class Transitions(NamedTuple):
     """Whether the episode of this goal is over after the action, so that no further value counts."""
 
 
-def empty_replay(environment: Task, options: ReplayOptions, place: jax.ShapeDtypeStruct | None = None) -> Replay:
+def empty_replay(environment: Task, options: DQNOptions, place: jax.ShapeDtypeStruct | None = None) -> Replay:
     """A buffer without any episode. Where observations are kept elsewhere, `place` says what stands for one here."""
     observation, goal = shapes_of(environment)
     observation = place or observation
-    actions, most = environment.horizon - 1, options.most_transitions(environment.horizon)
-    slots = SPARE * options.capacity // most
+    actions, most = environment.horizon - 1, most_transitions(options, environment.horizon)
+    slots = SPARE * options.replay_capacity // most
     if options.episode_limit is not None:
         slots = min(slots, options.episode_limit)
     return Replay(
@@ -87,7 +87,7 @@ def empty_replay(environment: Task, options: ReplayOptions, place: jax.ShapeDtyp
 
 def add_episodes(
     environment: Task,
-    options: ReplayOptions,
+    options: DQNOptions,
     replay: Replay,
     episodes: Episodes,
     lots: Float[Array, "episode time relabelled"],
@@ -122,7 +122,7 @@ def add_episodes(
 
 def list_transitions(
     environment: Task,
-    options: ReplayOptions,
+    options: DQNOptions,
     arrivals: Shaped[Array, "time *goal"],
     pursued_goal: Shaped[Array, "*goal"],
     length: Int[Array, ""],
@@ -139,8 +139,8 @@ def list_transitions(
     decisions = _decisions(environment, pursued_goal, arrivals, length)
     goals = jnp.full((len(arrivals), 1), PURSUED)
     listed = jnp.arange(len(arrivals))[:, None] < decisions
-    if options.relabel:
-        drawn, useful = _draw_goals(environment, options.strategy, arrivals, length, lots)
+    if isinstance(options, HEROptions):
+        drawn, useful = _draw_goals(environment, options.relabelling, arrivals, length, lots)
         goals, listed = jnp.concatenate([goals, drawn], axis=1), jnp.concatenate([listed, useful], axis=1)
     # False sorts first, so that those listed stand in front, in their order.
     order = jnp.argsort(~listed.ravel(), stable=True)
@@ -195,7 +195,7 @@ def directory(replay: Replay, capacity: int) -> Directory:
 
 
 def look_up(
-    environment: Task, options: ReplayOptions, replay: Replay, where: Directory, numbers: Int[Array, " row"]
+    environment: Task, options: DQNOptions, replay: Replay, where: Directory, numbers: Int[Array, " row"]
 ) -> Transitions:
     """The transitions with these numbers, all below the directory's size."""
     slots = replay.counts.shape[0]
@@ -222,9 +222,9 @@ def look_up(
     )
 
 
-def draw(environment: Task, options: ReplayOptions, replay: Replay, count: int, key: Key[Array, ""]) -> Transitions:
+def draw(environment: Task, options: DQNOptions, replay: Replay, count: int, key: Key[Array, ""]) -> Transitions:
     """Transitions drawn uniformly, with replacement, from a buffer that is not empty."""
-    where = directory(replay, options.capacity)
+    where = directory(replay, options.replay_capacity)
     numbers = jax.random.randint(key, (count,), 0, where.size)
     return look_up(environment, options, replay, where, numbers)
 

@@ -1,19 +1,50 @@
 """From episodes and coefficients to a gradient: each distinct pair of state and goal goes through the network once."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from hindsight_rl.agents import pairs as pairwise
-from hindsight_rl.agents.distinct import Distinct, distinct_rows
+from hindsight_rl.core import pairs as pairwise
+from hindsight_rl.core.distinct import Distinct, distinct_rows
 from hindsight_rl.core.episodes import Episodes
 from hindsight_rl.core.goals import GoalSet
 from hindsight_rl.environments.interface import Task
 from hindsight_rl.networks.policy import Policy
+
+
+class Objective(NamedTuple):
+    """What is summed over samples: a function of log p, of log p when the action was taken, and of coefficients c.
+
+    Samples with the same state, action and goal share both log-probabilities, so sums over their coefficients are all
+    that is needed of them.
+    """
+
+    parts: Callable[[Array], tuple[Array, ...]]
+    """What is added up, from the coefficients."""
+    value: Callable[..., Array]
+    """(log p, log p when taken, *sums) to the objective."""
+
+
+LINEAR = Objective(lambda c: (c,), lambda now, before, total: total * now)
+"""c log p, whose gradient is REINFORCE's."""
+
+
+def clipped(width: float) -> Objective:
+    """min(r c, clip(r, 1 - width, 1 + width) c) with r = p / (p when taken), as in proximal policy optimisation.
+
+    For positive c that is c min(r, 1 + width), for negative c it is c max(r, 1 - width).
+    """
+
+    def value(now: Array, before: Array, gains: Array, losses: Array) -> Array:
+        # Where there is nothing to multiply, the ratio may be too large for a float.
+        ratio = jnp.exp(jnp.where((gains != 0) | (losses != 0), now - before, 0))
+        return gains * jnp.minimum(ratio, 1 + width) + losses * jnp.maximum(ratio, 1 - width)
+
+    return Objective(lambda c: (jnp.maximum(c, 0), jnp.minimum(c, 0)), value)
 
 
 class States(eqx.Module):
@@ -64,15 +95,11 @@ def log_probabilities_under_goals(
     pairs = pairwise.select(first_visit[:, None] < horizons[None])
     flat_goals = goals.goals.reshape(len(goals.present), -1)
     table = pairwise.evaluate(
-        lambda row, goal: policy.distributions(states.encoded[row], flat_goals[goal]), pairs, policy.output_size
+        lambda row, goal: policy.distributions(states.encoded[row], flat_goals[goal]), pairs, policy.head.size
     )
     needed = episodes.taken.reshape(-1, 1) & (jnp.tile(jnp.arange(times), batch_size)[:, None] < horizons[None])
-    if policy.log_deviation is None:
-        cells = pairs.numbers[states.index] * policy.output_size + episodes.actions.reshape(-1, 1)
-        found = table.ravel()[jnp.where(needed, cells, 0)]
-    else:
-        actions = episodes.actions.reshape(batch_size * times, 1, -1)
-        found = policy.log_density(table[jnp.where(needed, pairs.numbers[states.index], 0)], actions)
+    numbers = jnp.where(needed, pairs.numbers[states.index], 0)
+    found = policy.head.look_up(table, numbers, _decisions(episodes))
     found = jnp.where(needed, found, episodes.log_probabilities.reshape(-1, 1))
     return found.T.reshape(-1, batch_size, times)
 
@@ -82,51 +109,80 @@ def surrogate_gradient(
     episodes: Episodes,
     states: States,
     goals: GoalSet,
-    coefficients: Float[Array, "goal episode time"],
+    coefficients: Float[Array, "*goal episode time"],
+    objective: Objective = LINEAR,
+    before: Float[Array, "*goal episode time"] | None = None,
 ) -> Policy:
-    """The gradient of sum c[g, i, t] log p(a[i, t] | s[i, t], g) with c constant.
+    """The gradient of an objective of log p(a[i, t] | s[i, t], g) with coefficients c[g, i, t] held constant.
 
-    Coefficients of the same state, action and goal are added up first, and pairs whose coefficients cannot be felt are
+    Coefficients without a goal axis are those of each episode's own goal, and `goals` those that were pursued. An
+    objective that compares with the policy `before` needs its log p(a[i, t] | s[i, t], g) wherever c is not zero.
+
+    Coefficients of the same state, action and goal are added up first, and pairs whose coefficients are negligible are
     left out: zeros, as without a baseline those of episodes that did not reach the goal, and what rounding would lose.
     """
-    if policy.log_deviation is None:
-        return _discrete(policy, episodes, states, goals, coefficients)
-    return _continuous(policy, episodes, states, goals, coefficients)
+    rows = _rows(states, episodes, coefficients.ndim == 2)
+    head, actions = policy.head, _decisions(episodes)
+    shape = (len(rows.states), head.kinds, 1 if rows.goals is not None else len(goals.present))
+    places = rows.places * head.kinds + head.kind(actions)
+    empty = jnp.zeros((shape[0] * shape[1], shape[2]))
+
+    def columns(values: Float[Array, "*goal episode time"]) -> Float[Array, "decision goal"]:
+        return values.reshape(shape[2], -1).T
+
+    sums = [empty.at[places].add(columns(part)).reshape(shape) for part in objective.parts(coefficients)]
+    if before is not None:
+        known = jnp.where(columns(coefficients) != 0, columns(before), -jnp.inf)
+        before = (empty - jnp.inf).at[places].max(known).reshape(shape)
+
+    def value(policy: Policy, outputs: Array, row: Array, column: Array, real: Array) -> Float[Array, ""]:
+        now = policy.head.of_kinds(outputs, actions[rows.states[row]])
+        then = None if before is None else before[row, :, column]
+        parts = (jnp.where(real[:, None], part[row, :, column], 0) for part in sums)
+        return jnp.sum(objective.value(now, then, *parts))
+
+    wanted = jnp.stack([jnp.any(pairwise.significant(part), axis=1) for part in sums])
+    return _accumulate(policy, states, goals, rows, pairwise.select(jnp.any(wanted, axis=0)), value)
 
 
-def _discrete(policy: Policy, episodes: Episodes, states: States, goals: GoalSet, coefficients: Array) -> Policy:
-    action_count = policy.output_size
-    decisions = states.index * action_count + episodes.actions.ravel()
-    rows = coefficients.reshape(len(goals.present), -1).T
-    totals = jnp.zeros((len(states.present) * action_count, rows.shape[1])).at[decisions].add(rows)
-    totals = totals.reshape(len(states.present), action_count, -1)
+class _Rows(NamedTuple):
+    """The rows of the table in which coefficients are added up; its columns are goals."""
 
-    def surrogate(policy: Policy, outputs: Array, row: Array, goal: Array, real: Array) -> Float[Array, ""]:
-        return jnp.sum(jnp.where(real[:, None], totals[row, :, goal], 0) * outputs)
-
-    pairs = pairwise.select(jnp.any(pairwise.felt(totals), axis=1))
-    return _accumulate(policy, states, goals, pairs, surrogate)
+    places: Int[Array, " decision"]
+    """The row of each episode and time."""
+    states: Int[Array, " row"]
+    goals: Int[Array, " row"] | None
+    """Where each row has a goal of its own, that goal, and the table has one column."""
 
 
-def _continuous(policy: Policy, episodes: Episodes, states: States, goals: GoalSet, coefficients: Array) -> Policy:
-    weights = coefficients.reshape(len(goals.present), -1).T
-    actions = episodes.actions.reshape(len(weights), -1)
+def _rows(states: States, episodes: Episodes, own_goals: bool) -> _Rows:
+    """A row for each state or, where an episode counts for its own goal alone, for each state and episode."""
+    if not own_goals:
+        return _Rows(states.index, jnp.arange(len(states.present)), None)
+    batch_size, times = episodes.actions.shape[:2]
+    visits = jnp.stack([states.index, jnp.repeat(jnp.arange(batch_size), times)], axis=1)
+    found = distinct_rows(visits, episodes.taken.ravel(), batch_size * times)
+    return _Rows(found.index, found.rows[:, 0], found.rows[:, 1])
 
-    def surrogate(policy: Policy, outputs: Array, row: Array, goal: Array, real: Array) -> Float[Array, ""]:
-        return jnp.sum(jnp.where(real, weights[row, goal], 0) * policy.log_density(outputs, actions[row]))
 
-    return _accumulate(policy, states, goals, pairwise.select(pairwise.felt(weights)), surrogate)
+def _decisions(episodes: Episodes) -> Array:
+    """The actions of all episodes and times, one after another."""
+    return episodes.actions.reshape(-1, *episodes.actions.shape[2:])
 
 
-def _accumulate(policy: Policy, states: States, goals: GoalSet, pairs: pairwise.Pairs, surrogate: Any) -> Policy:
-    """The surrogate's gradient, tile by tile; what depends on the state alone is differentiated once at the end."""
+def _accumulate(
+    policy: Policy, states: States, goals: GoalSet, rows: _Rows, pairs: pairwise.Pairs, value: Callable[..., Array]
+) -> Policy:
+    """The gradient, tile by tile; what depends on the state alone is differentiated once at the end."""
     flat_goals = goals.goals.reshape(len(goals.present), -1)
 
-    def tile_gradient(row: Array, goal: Array, real: Array) -> Any:
-        def value(policy: Policy, encoded: Array) -> Float[Array, ""]:
-            return surrogate(policy, policy.distributions(encoded[row], flat_goals[goal]), row, goal, real)
+    def tile_gradient(row: Array, column: Array, real: Array) -> Any:
+        state, goal = rows.states[row], column if rows.goals is None else rows.goals[row]
 
-        return jax.grad(value, argnums=(0, 1) if states.pull else 0)(policy, states.encoded)
+        def total(policy: Policy, encoded: Array) -> Float[Array, ""]:
+            return value(policy, policy.distributions(encoded[state], flat_goals[goal]), row, column, real)
+
+        return jax.grad(total, argnums=(0, 1) if states.pull else 0)(policy, states.encoded)
 
     if states.pull is None:
         return pairwise.accumulate(tile_gradient, pairs, jax.tree.map(jnp.zeros_like, policy))

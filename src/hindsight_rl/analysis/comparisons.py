@@ -9,7 +9,7 @@ from hindsight_rl.analysis.statistics import require_options
 from hindsight_rl.core.errors import HindsightError
 
 Runs = Float[np.ndarray, " run"]
-Tasks = Runs | Sequence[float] | Sequence[Runs]
+Tasks = Runs | Sequence[float] | Sequence[Runs] | Sequence[Sequence[float]]
 """The runs of one task, or of several."""
 Statistic = Callable[[Sequence[Float[np.ndarray, "resample run"]]], Float[np.ndarray, " resample"]]
 """A number for each resample, from the resampled runs of each task."""

@@ -36,9 +36,13 @@ class Look:
 
 
 def learning_curves(
-    curves: Mapping[str, Curve], title: str, best_return: float | None, looks: Mapping[str, Look] | None = None
+    curves: Mapping[str, Curve],
+    title: str,
+    best_return: float | None,
+    looks: Mapping[str, Look] | None = None,
+    quantity: str = "average return",
 ) -> Figure:
-    """Average return against training batches, with each curve's 95 % interval shaded.
+    """A quantity against training batches, with each curve's 95 % interval shaded.
 
     Without `looks`, curves take colours and line styles in their order.
     """
@@ -49,7 +53,7 @@ def learning_curves(
         _draw_curve(axes, name, curve, look, index)
     if best_return is not None:
         axes.axhline(best_return, color=FAINT, linestyle="dotted", linewidth=1.6, label="best possible", zorder=1)
-    _dress(axes, title)
+    _dress(axes, title, quantity)
     legend_beside(axes, "mean over runs, 95 % interval")
     return figure
 
@@ -100,11 +104,13 @@ def _count(runs: int) -> str:
     return "1 run" if runs == 1 else f"{runs} runs"
 
 
-def _dress(axes: Axes, title: str) -> None:
+def _dress(axes: Axes, title: str, quantity: str) -> None:
     axes.set_title(plain_text(title), loc="left", color=INK, fontsize=12, fontweight="bold", pad=10)
     axes.set_xlabel("training batches", color=INK)
-    axes.set_ylabel("average return", color=INK)
+    axes.set_ylabel(plain_text(quantity, LONGEST_NAME), color=INK)
     axes.margins(x=0)
+    if axes.get_xlim()[0] > 0:  # a curve that begins later must not look as if it began with the others
+        axes.set_xlim(left=0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.grid(axis="y", color="#E4E4E4", linewidth=0.8)

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from hindsight_rl.analysis.figures import COLOURS, FAINT, INK, STYLES, Figure, new_figure
+from hindsight_rl.analysis.figures import COLOURS, FAINT, INK, STYLES, new_figure
 
 SIZES_HEIGHT = 4.2
 """In inches; the bars beside may need more."""

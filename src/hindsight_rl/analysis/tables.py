@@ -11,8 +11,8 @@ from typing import Literal, get_args
 from hindsight_rl.core.errors import HindsightError, unknown
 
 Kind = Literal["text", "flag", "count", "number", "rate", "spread", "interval"]
-"""text; flag: a truth value; count: a whole number; number: rounded to the column's digits; rate: a learning rate;
-spread: mean and standard deviation; interval: low and high end."""
+"""text; flag: a truth value; count: a whole number; number: rounded to the column's digits; rate: a number that is
+searched, such as a learning rate; spread: mean and standard deviation; interval: low and high end."""
 Value = str | bool | float | tuple[float | None, float | None] | None
 """None, or NaN, where there is nothing to say."""
 

@@ -1,112 +1,16 @@
 """The commands: each a frozen dataclass whose fields are its arguments, with a method `run`."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
-from hindsight_rl.training.settings import Ended, Horizon, InitialWeights, Relabelling, Settings
+from hindsight_rl.agents.options import Ended
+from hindsight_rl.core.run import EpisodesEnd
 
-PAPER = "(default: the paper's)"
-Count = Annotated[int | None, arg(metavar="INT", help_behavior_hint=PAPER)]
 Switch = FlagCreatePairsOff[bool]
 Workers = Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: one for each core)")]
-
-
-@dataclass(frozen=True)
-class Train:
-    """Train an agent into a run folder. What is not given is the paper's setting for the environment and batch size."""
-
-    environment: Annotated[Positional[str], arg(metavar="ENVIRONMENT")]
-    """Such as bit-flipping-8, empty-room, four-rooms, or grid:maze.txt; `hindsight environments` lists them."""
-    method: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: hpg)")] = None
-    """Such as hpg or gcpg; `hindsight methods` lists them."""
-    batch_size: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 16)")] = None
-    """Episodes collected for each update."""
-    batches: Count = None
-    """Updates in each run."""
-    evaluate_every: Count = None
-    """Batches between evaluations; must divide the number of batches."""
-    evaluation_episodes: Count = None
-    """Greedy episodes in each evaluation."""
-    learning_rate: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: the best found)")] = None
-    """Adam's step size for the policy."""
-    baseline_learning_rate: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 0.001)")] = None
-    """Adam's step size for the baseline, where the method has one."""
-    runs: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 1)")] = None
-    """Independent runs, trained side by side."""
-    seed: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 0)")] = None
-    """Seed of the first run; the others follow it one by one."""
-    hidden_layers: Annotated[
-        tuple[int, ...] | None, arg(metavar="INT [INT ...]", help_behavior_hint="(default: 256 256)")
-    ] = None
-    """Width of each hidden layer of the networks."""
-    max_active_goals: Count = None
-    """Active goals drawn from each episode; all of them, where the paper takes all."""
-    horizon: Annotated[Horizon | None, arg(metavar="{paper,full}", help_behavior_hint="(default: paper)")] = None
-    """paper: reaching the pursued goal ends the episode. full: the agent acts on to the horizon (unbiased)."""
-    ended: Annotated[Ended | None, arg(metavar="{drop,carry}", help_behavior_hint="(default: drop)")] = None
-    """What an ended episode adds to the normaliser. drop: nothing (as published). carry: its last ratio."""
-    initial_weights: Annotated[
-        InitialWeights | None, arg(metavar="{narrow,scaled}", help_behavior_hint="(default: the paper's)")
-    ] = None
-    """narrow: normal with deviation 0.01. scaled: uniform with variance 2 / (inputs + outputs)."""
-    normalise: Switch = False
-    """Show the networks observations and goals with running mean 0 and deviation 1."""
-    reward_offset: Annotated[float | None, arg(metavar="NUMBER", help_behavior_hint="(default: 0)")] = None
-    """Added to every reward that the agent learns from; 1 turns -1 and 0 into 0 and 1."""
-    skip_reached: Switch = False
-    """For policy gradients: an episode teaches nothing about a goal that its first state reaches."""
-    share_places: Switch = False
-    """For policy gradients: an active goal weighs one over the number of active goals that reach it."""
-    relabelling: Annotated[
-        Relabelling | None, arg(metavar="{final,future,episode}", help_behavior_hint="(default: final)")
-    ] = None
-    """For dqn+her: relabel with the goal that the episode reached last, with later ones, or with any of it."""
-    relabelled_goals: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 1)")] = None
-    """For dqn+her: goals that each transition is relabelled with."""
-    replay_capacity: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 1000000)")] = None
-    """For dqn: the most transitions in the buffer, relabelled ones included."""
-    epsilon: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 0.2)")] = None
-    """For dqn: the probability of a random action while exploring."""
-    discount: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 0.98)")] = None
-    """For dqn: what the next value counts for."""
-    gradient_steps: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 40)")] = None
-    """For dqn: minibatches after each batch of episodes."""
-    minibatch_size: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 128)")] = None
-    """For dqn: transitions in a minibatch."""
-    beyond_horizon: Switch = False
-    """For dqn: let the next value count after the last action too, as if the episode went on."""
-    output: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: a new one below runs/)")] = None
-    """Where the run goes."""
-    resume: Switch = False
-    """Go on with the run in the output folder, to the very same numbers as without the stop."""
-    json: Switch = False
-    """Print one machine-readable summary on standard output."""
-    keep_every: Annotated[int | None, arg(metavar="BATCHES", help_behavior_hint="(default: only the newest)")] = None
-    """Also keep the checkpoint of every so many batches; a multiple of the batches between evaluations."""
-    tensorboard: Switch = False
-    """Also write TensorBoard event files, into the run folder's tensorboard/."""
-    workers: Workers = None
-    """Processes that play a hosted environment; the numbers do not depend on it."""
-    goal_box: Switch = False
-    """For gym: learn only about goals within the box of those that the environment draws."""
-    map: Annotated[str | None, arg(metavar="FILE", help_behavior_hint="(for grid only)")] = None
-    """The map file: lines of '#' (wall), '.' (free) and 'S' (start)."""
-
-    def run(self) -> None:
-        """Train, with progress on standard error."""
-        from hindsight_rl.cli.train import run_train
-
-        run_train(self)
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """The settings that the user chose; a switch that is off was not chosen."""
-        names = [field.name for field in fields(Settings)]
-        values = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in values.items() if value is not None and value is not False}
 
 
 @dataclass(frozen=True)
@@ -175,8 +79,8 @@ class Gradients:
     """Episodes in a batch."""
     max_active_goals: Annotated[tuple[str, ...], arg(metavar="all|INT ...")] = ("all",)
     """Caps on the active goals of an episode."""
-    horizons: tuple[Horizon, ...] = ("paper", "full")
-    """Whether reaching the pursued goal ends an episode."""
+    episodes_end: tuple[EpisodesEnd, ...] = ("goal", "horizon")
+    """When episodes end: when the pursued goal is reached, or only at the horizon."""
     normalisers: tuple[Ended, ...] = ("drop", "carry")
     """What ended episodes count in weighted estimators."""
     samples: int = 200
@@ -198,22 +102,44 @@ class Gradients:
 
 
 @dataclass(frozen=True)
+class Check:
+    """Check an environment of your own against the contract: shapes, determinism, purity, rewards, probabilities."""
+
+    environment: Annotated[Positional[str], arg(metavar="ENVIRONMENT")]
+    """Such as my_module:MyEnvironment; any other name works too."""
+    seed: int = 0
+    """Seed of the episodes that are played."""
+
+    def run(self) -> None:
+        """Check, and print a line for each check."""
+        from hindsight_rl.cli.inspect import run_check
+
+        run_check(self)
+
+
+@dataclass(frozen=True)
 class Environments:
-    """List the environments."""
+    """List the environments, or the options of one."""
+
+    name: Annotated[Positional[str], arg(metavar="[NAME]", help_behavior_hint="(default: all)")] = ""
+    """An environment whose options to list."""
 
     def run(self) -> None:
         """Print a table."""
         from hindsight_rl.cli.inspect import list_environments
 
-        list_environments()
+        list_environments(self.name)
 
 
 @dataclass(frozen=True)
 class Methods:
-    """List the methods."""
+    """List the methods, or the options of one."""
+
+    name: Annotated[Positional[str], arg(metavar="[NAME]", help_behavior_hint="(default: all)")] = ""
+    """A method whose options to list."""
 
     def run(self) -> None:
         """Print a table."""
         from hindsight_rl.cli.inspect import list_methods
 
-        list_methods()
+        list_methods(self.name)

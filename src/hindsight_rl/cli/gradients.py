@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from hindsight_rl.agents.registry import find_method
+from hindsight_rl.agents.options import HindsightOptions
 from hindsight_rl.analysis.figures import figure_bytes
 from hindsight_rl.analysis.gradient_figures import ErrorBar, gradient_errors
 from hindsight_rl.cli.commands import Gradients
@@ -21,13 +21,11 @@ from hindsight_rl.cli.train import new_folder
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.interface import Environment
 from hindsight_rl.environments.registry import Specification, require_compiled, specify
-from hindsight_rl.experiments.gradient_forms import FORMS
+from hindsight_rl.estimators.table import ESTIMATORS, find_estimator
 from hindsight_rl.experiments.gradients import Measurement, Setup, measure, setups
-from hindsight_rl.experiments.job import load_job, load_snapshot
-from hindsight_rl.experiments.train import policies
+from hindsight_rl.experiments.job import load_policies
+from hindsight_rl.methods.registry import find_method
 from hindsight_rl.records.files import write_atomically
-from hindsight_rl.training.loop import make_agent
-from hindsight_rl.training.settings import Settings
 
 
 def run_gradients(command: Gradients) -> None:
@@ -36,7 +34,11 @@ def run_gradients(command: Gradients) -> None:
     specification = specify(command.environment)
     policy, label = _policy(command, specification)
     chosen = setups(
-        command.estimators or tuple(FORMS), command.batch_sizes, _caps(command), command.horizons, command.normalisers
+        command.estimators or tuple(ESTIMATORS),
+        command.batch_sizes,
+        _caps(command),
+        command.episodes_end,
+        command.normalisers,
     )
     folder = command.output or new_folder(f"gradients-{specification.id}")
     folder.mkdir(parents=True, exist_ok=True)
@@ -56,22 +58,22 @@ def _policy(command: Gradients, specification: Specification) -> tuple[Any, str]
     if command.run_folder is None:
         if command.checkpoint is not None:
             raise HindsightError("--checkpoint needs --run-folder.")
-        agent = make_agent(_environment(specification), Settings(hidden_layers=command.hidden_layers))
+        agent = find_method("hpg").make(
+            _environment(specification), HindsightOptions(hidden_layers=command.hidden_layers)
+        )
         return agent.policy(agent.init(jax.random.key(command.seed))), "a fresh policy"
-    job = load_job(command.run_folder)
+    job, snapshot, found = load_policies(command.run_folder, command.checkpoint)
     if job.environment != specification:
         raise HindsightError(f"'{command.run_folder}' was trained on {job.environment.id}, not {specification.id}.")
-    if find_method(job.settings.method).replay:
-        raise HindsightError(f"'{command.run_folder}' holds action values ({job.settings.method}), not a policy.")
-    snapshot = load_snapshot(command.run_folder, job, command.checkpoint)
-    found = policies(_environment(specification), job.settings, snapshot)
     if not 0 <= command.policy < len(found):
         raise HindsightError(f"'{command.run_folder}' holds the runs 0 to {len(found) - 1}, not {command.policy}.")
+    if not hasattr(found[command.policy], "log_probabilities"):
+        raise HindsightError(f"'{command.run_folder}' holds action values ({job.settings.method}), not a policy.")
     return found[command.policy], f"{job.settings.method} after {snapshot.batch} batches"
 
 
 def _environment(specification: Specification) -> Environment:
-    return require_compiled(specification.build(), specification.id)
+    return require_compiled(specification.task, specification.id)
 
 
 def _caps(command: Gradients) -> list[int | None]:
@@ -104,13 +106,13 @@ def _measure(
 def describe(setup: Setup) -> str:
     """A setup in a few words."""
     cap = "" if setup.max_active_goals is None else f", {setup.max_active_goals} goals"
-    ended = f", {setup.ended}" if FORMS[setup.estimator].weighted and setup.horizon == "paper" else ""
-    return f"{setup.estimator}, {setup.batch_size}, {setup.horizon}{ended}{cap}"
+    ended = f", {setup.ended}" if find_estimator(setup.estimator).weighted and setup.episodes_end == "goal" else ""
+    return f"{setup.estimator}, {setup.batch_size}, end at {setup.episodes_end}{ended}{cap}"
 
 
 def _print(measurements: list[Measurement], title: str) -> None:
     table = Table(title=title, caption="bias² and variance relative to the exact gradient's squared length")
-    table.add_column("estimator, batch, horizon, ended, goals", no_wrap=True)
+    table.add_column("estimator, batch, episodes, ended, goals", no_wrap=True)
     for name, width in (("bias²", 15), ("variance", 8), ("cosine", 6)):
         table.add_column(name, justify="right", no_wrap=True, min_width=width)
     for found in measurements:

@@ -3,7 +3,7 @@
 import functools
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -13,16 +13,18 @@ from jaxtyping import Array
 from rich.console import Console
 from rich.table import Table
 
-from hindsight_rl.agents.registry import METHODS
 from hindsight_rl.analysis.animation import animate, draw
 from hindsight_rl.analysis.video import film
-from hindsight_rl.cli.commands import Evaluate, Render
+from hindsight_rl.cli.commands import Check, Evaluate, Render
 from hindsight_rl.cli.compilation import keep_compiled_programs
 from hindsight_rl.core.errors import HindsightError
-from hindsight_rl.environments.hosted import HostedEnvironment, with_workers
+from hindsight_rl.core.options import Option, described
+from hindsight_rl.environments.contract import check_environment
+from hindsight_rl.environments.hosted import HostedTask, check_workers
 from hindsight_rl.environments.interface import Environment, Task
-from hindsight_rl.environments.registry import ENVIRONMENTS
-from hindsight_rl.experiments.job import load_job, load_policies
+from hindsight_rl.environments.registry import all_environments, find_entry, specify
+from hindsight_rl.experiments.job import load_policies
+from hindsight_rl.methods.registry import all_methods, find_method
 from hindsight_rl.records.evaluations import summary
 from hindsight_rl.records.files import write_atomically
 from hindsight_rl.rollout.compiled import Outcomes, play
@@ -33,29 +35,61 @@ SLOTS = 32
 """Episodes of a hosted environment that are played side by side, whatever the number of workers."""
 
 
-def list_environments() -> None:
-    """A table with a line on each environment."""
+def list_environments(name: str = "") -> None:
+    """A table with a line on each environment, or on each option of one."""
+    if name:
+        _print_options(f"{name}: {find_entry(name).summary}", described(find_entry(name).options))
+        return
     table = Table("environment", "what it is")
-    for name, entry in ENVIRONMENTS.items():
-        table.add_row(name, entry.summary)
+    for known, entry in all_environments().items():
+        table.add_row(known, entry.summary)
     Console().print(table)
 
 
-def list_methods() -> None:
-    """A table with a line on each method."""
+def list_methods(name: str = "") -> None:
+    """A table with a line on each method, or on each option of one."""
+    if name:
+        _print_options(f"{name}: {find_method(name).summary}", find_method(name).visible)
+        return
     table = Table("method", "what it is")
-    for name, method in METHODS.items():
-        table.add_row(name, method.summary)
+    for known, method in all_methods().items():
+        table.add_row(known, method.summary)
     Console().print(table)
+    Console().print("`hindsight methods NAME` lists the options of one.", highlight=False)
+
+
+def _print_options(title: str, options: Sequence[Option]) -> None:
+    Console().print(title, highlight=False, soft_wrap=True)
+    if not options:
+        Console().print("It has no options.")
+        return
+    table = Table("option", "default", "what it does")
+    for one in options:
+        shown = " ".join(map(str, one.default)) if isinstance(one.default, tuple) else one.default
+        table.add_row(one.flag, "" if shown is None else str(shown), one.help)
+    Console().print(table)
+
+
+def run_check(command: Check) -> None:
+    """Check an environment, with a line for each check."""
+    findings = list(check_environment(specify(command.environment).task, command.seed))
+    table = Table("check", "", "what is wrong", title=f"The contract of {command.environment}")
+    for finding in findings:
+        table.add_row(finding.check, "ok" if finding.passed else "FAILS", finding.sentence)
+    Console().print(table)
+    failed = [finding for finding in findings if not finding.passed]
+    if failed:
+        raise HindsightError(f"{command.environment} breaks its contract: {failed[0].sentence}")
+    Console().print(f"All {len(findings)} checks passed.", highlight=False)
 
 
 def run_evaluate(command: Evaluate) -> None:
     """Evaluate the policies of a run folder."""
     _check(command.episodes, command.seed)
     keep_compiled_programs()
-    job, policies = load_job(command.folder), load_policies(command.folder)
-    environment = with_workers(job.environment.build(), command.workers)
-    outcomes = _player(environment, command.episodes, command.seed)
+    job, _, policies = load_policies(command.folder)
+    check_workers([job.environment.task], command.workers)
+    outcomes = _player(job.environment.task, command.episodes, command.seed, command.workers)
     results = [outcomes(policy) for policy in policies]
     rows = []
     for seed, result in zip(job.settings.seeds, results, strict=True):
@@ -76,21 +110,21 @@ def run_evaluate(command: Evaluate) -> None:
     Console().print(f"{command.episodes} greedy episodes each; ± is the standard error.", highlight=False)
 
 
-def _player(environment: Task, episodes: int, seed: int) -> Callable[[Any], Outcomes]:
+def _player(task: Task, episodes: int, seed: int, workers: int | None) -> Callable[[Any], Outcomes]:
     """A function that lets a policy play greedy episodes."""
     key = jax.random.key(seed)
 
     def exploit(policy: Any, observations: Array, goals: Array, times: Array) -> Array:
         return jax.vmap(policy.act)(observations, goals, jnp.broadcast_to(times, observations.shape[:1]))
 
-    if isinstance(environment, Environment):
-        return jax.jit(lambda policy: play(environment, functools.partial(exploit, policy), episodes, key))
-    assert isinstance(environment, HostedEnvironment)
+    if isinstance(task, Environment):
+        return jax.jit(lambda policy: play(task, functools.partial(exploit, policy), episodes, key))
+    assert isinstance(task, HostedTask)
     compiled = jax.jit(exploit)
 
     def play_with_workers(policy: Any) -> Outcomes:
-        with open_pool(environment, min(episodes, SLOTS), notice=_notice) as pool:
-            return play_hosted(environment, pool, functools.partial(compiled, policy), episodes, key)
+        with open_pool(task, min(episodes, SLOTS), workers, _notice) as pool:
+            return play_hosted(task, pool, functools.partial(compiled, policy), episodes, key)
 
     return play_with_workers
 
@@ -102,12 +136,12 @@ def _notice(sentence: str) -> None:
 def run_render(command: Render) -> None:
     """Show greedy episodes as text and leave them as an animated GIF."""
     _check(command.episodes, command.seed)
-    job, policies = load_job(command.folder), load_policies(command.folder)
+    job, _, policies = load_policies(command.folder)
     if not 0 <= command.policy < len(policies):
         raise HindsightError(f"'{command.folder}' holds the runs 0 to {len(policies) - 1}, not {command.policy}.")
-    environment = job.environment.build()
+    environment = job.environment.task
     policy = policies[command.policy]
-    if isinstance(environment, HostedEnvironment):
+    if isinstance(environment, HostedTask):
         path = command.video or command.folder / "policy.mp4"
         write_atomically(path, _film_or_sentence(environment, policy, command.episodes, command.seed))
         Console().print(f"Film: {path}", highlight=False, soft_wrap=True)
@@ -125,12 +159,12 @@ def run_render(command: Render) -> None:
         Console().print(f"Film: {command.video}", highlight=False, soft_wrap=True)
 
 
-def _film_or_sentence(environment: HostedEnvironment, policy: Acts, episodes: int, seed: int) -> bytes:
+def _film_or_sentence(task: HostedTask, policy: Acts, episodes: int, seed: int) -> bytes:
     """The film, or one sentence: a viewer that could not be made would complain again when it is thrown away."""
     said, complain = "", sys.unraisablehook
     sys.unraisablehook = lambda unraisable: None
     try:
-        return _film(environment, policy, episodes, seed)
+        return _film(task, policy, episodes, seed)
     except HindsightError as error:
         said = str(error)
     finally:
@@ -138,14 +172,14 @@ def _film_or_sentence(environment: HostedEnvironment, policy: Acts, episodes: in
     raise HindsightError(said)
 
 
-def _film(environment: HostedEnvironment, policy: Acts, episodes: int, seed: int) -> bytes:
+def _film(task: HostedTask, policy: Acts, episodes: int, seed: int) -> bytes:
     """Greedy episodes of a hosted environment, each with a moment's rest at its end."""
-    simulator = environment.simulator(pictures=True).build()
+    simulator = task.source(pictures=True).build()
     pictures = []
     try:
         for number in range(1, episodes + 1):
-            episode = film_episode(environment, simulator, policy, seed + number)
-            environment.task.raise_fault()
+            episode = film_episode(task, simulator, policy, seed + number)
+            task.raise_fault()
             outcome = "reached its goal" if episode.reached else "did not reach its goal"
             steps = len(episode.pictures) - 1
             Console().print(f"Episode {number} {outcome} in {steps} steps, return {episode.total_return:g}")

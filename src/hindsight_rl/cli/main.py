@@ -7,13 +7,15 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
-from typing import Any
+from dataclasses import is_dataclass
+from difflib import get_close_matches
+from typing import Any, get_type_hints
 
 import tyro
 
-from hindsight_rl.cli.commands import Environments, Evaluate, Gradients, Methods, Render, Train
-from hindsight_rl.cli.study_commands import STUDY_COMMANDS, StudyCommands
+from hindsight_rl.cli.commands import Check, Environments, Evaluate, Gradients, Methods, Render
+from hindsight_rl.cli.study.commands import STUDY_COMMANDS, StudyCommands
+from hindsight_rl.cli.train_command import TrainOwn, modernised, refuse_flag, train_class
 from hindsight_rl.core.errors import HindsightError, unknown
 
 DESCRIPTION = """Hindsight policy gradients: learn about every goal an agent passed, whatever it set out for.
@@ -21,13 +23,14 @@ DESCRIPTION = """Hindsight policy gradients: learn about every goal an agent pas
 Start with: hindsight train bit-flipping-8"""
 
 COMMANDS: dict[str, Any] = {
-    "train": Train,
+    "train": TrainOwn,
     "evaluate": Evaluate,
     "render": Render,
     "study": StudyCommands,
     "gradients": Gradients,
     "environments": Environments,
     "methods": Methods,
+    "check": Check,
 }
 GROUPS: dict[str, dict[str, Any]] = {"study": STUDY_COMMANDS}
 """Commands that have commands of their own."""
@@ -41,6 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if arguments and arguments[0] in GROUPS:
             description = COMMANDS[arguments[0]].__doc__.partition(" See:")[0]
             program, commands = f"hindsight {arguments[0]}", GROUPS[arguments.pop(0)]
+        if commands is COMMANDS and arguments[:1] in (["train"], ["gradients"]):
+            arguments = modernised(arguments)
+        if commands is COMMANDS and arguments[:1] == ["train"]:
+            commands = {**COMMANDS, "train": train_class(arguments[1:])}
         _require_known(arguments, program, commands)
         _parse(arguments, program, commands, description).run()
     except HindsightError as error:
@@ -61,11 +68,26 @@ def _require_known(arguments: Sequence[str], program: str, commands: dict[str, A
     kind = program.removeprefix("hindsight").strip()
     if name not in commands:
         raise unknown(f"{kind} command".strip(), name, commands)
-    known = ["--help", *(f"--{field.name.replace('_', '-')}" for field in fields(commands[name]))]
+    known = ["--help", *_flags(commands[name])]
     for argument in rest:
         flag = argument.partition("=")[0].replace("_", "-")
         if flag.startswith("--") and flag not in known:
+            if hasattr(commands[name], "asked") and not get_close_matches(flag, _flags(TrainOwn), cutoff=0.8):
+                raise refuse_flag(commands[name], flag)
             raise unknown(f"flag of '{f'{kind} {name}'.strip()}'", flag, known)
+
+
+def _flags(command: Any) -> list[str]:
+    """The flags of a command, those of its groups included."""
+    found: list[str] = []
+    for field, kind in get_type_hints(command).items():
+        if is_dataclass(kind):
+            for name, bare in get_type_hints(kind).items():
+                spelled = name.replace("_", "-")
+                found += [f"--{spelled}", f"--no-{spelled}"] if bare is bool else [f"--{spelled}"]
+        elif field in command.__dataclass_fields__:
+            found.append(f"--{field.replace('_', '-')}")
+    return found
 
 
 def _parse(arguments: list[str], program: str, commands: dict[str, Any], description: str) -> Any:

@@ -5,7 +5,7 @@ import json
 import sys
 import time
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,34 +13,38 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from hindsight_rl.agents.registry import find_method
 from hindsight_rl.analysis.figures import figure_bytes, learning_curves
 from hindsight_rl.analysis.statistics import learning_curve
-from hindsight_rl.cli.commands import Train
 from hindsight_rl.cli.compilation import keep_compiled_programs
 from hindsight_rl.cli.progress import TrainingProgress
+from hindsight_rl.cli.train_command import given
 from hindsight_rl.core.errors import HindsightError
-from hindsight_rl.environments.hosted import with_workers
-from hindsight_rl.environments.registry import specify
+from hindsight_rl.environments.hosted import check_workers
 from hindsight_rl.exact import best_return
-from hindsight_rl.experiments.job import SETTINGS, Job, check_folder, load_job, run_job
-from hindsight_rl.experiments.paper import default_settings, paper_result, paper_settings
+from hindsight_rl.experiments.configuration import resolve, to_toml
+from hindsight_rl.experiments.definition import Job
+from hindsight_rl.experiments.job import check_folder, run_job
+from hindsight_rl.experiments.paper import paper_result, paper_settings
 from hindsight_rl.records.evaluations import summary
 from hindsight_rl.records.files import read_json, write_atomically, write_json
-from hindsight_rl.records.tensorboard import EventFiles
-from hindsight_rl.training.loop import make_agent
+from hindsight_rl.records.tensorboard import EventFiles, event_names
+from hindsight_rl.training.program import Program, make_program
+from hindsight_rl.training.settings import make_settings
 from hindsight_rl.training.state import Snapshot
 
 SUMMARY = "summary.json"
 
 
-def run_train(command: Train) -> None:
+def run_train(command: Any) -> None:
     """Train as the command says."""
+    job = resolved(command)
+    if command.print_config:
+        print(to_toml(job), end="")
+        return
     keep_compiled_programs()
-    job = resolve(command)
-    environment = with_workers(job.environment.build(), command.workers)
-    make_agent(environment, job.settings)  # what cannot work is refused before a folder is made for it
-    folder = command.output or new_folder(f"{job.environment.id}-{job.settings.method}-batch{job.settings.batch_size}")
+    check_workers([job.environment.task], command.workers)
+    program = make_program(job.environment.task, job.settings)  # refuses what cannot work before a folder is made
+    folder = command.output or new_folder(_folder_name(job))
     check_folder(job, folder, command.resume)
     console = Console(stderr=True)
     console.print(
@@ -49,7 +53,7 @@ def run_train(command: Train) -> None:
     with ExitStack() as stack:
         events = stack.enter_context(EventFiles(folder / "tensorboard")) if command.tensorboard else None
         snapshot, speed = train_with_progress(
-            job, folder, command.resume, console, command.keep_every, events, command.workers
+            job, folder, command.resume, console, command.keep_every, events, command.workers, program
         )
     result = summarise(job, snapshot, speed or _earlier_speed(folder))
     write_json(folder / SUMMARY, result)
@@ -65,6 +69,10 @@ def run_train(command: Train) -> None:
         raise HindsightError("Every run failed; a smaller learning rate may help.")
 
 
+def _folder_name(job: Job) -> str:
+    return f"{job.environment.id}-{job.settings.method}-batch{job.settings.batch_size}".replace(":", "-")
+
+
 def train_with_progress(
     job: Job,
     folder: Path,
@@ -73,6 +81,7 @@ def train_with_progress(
     keep_every: int | None = None,
     events: EventFiles | None = None,
     workers: int | None = None,
+    program: Program | None = None,
 ) -> tuple[Snapshot, float]:
     """Train a job into its folder while the console shows how far it is; also returns the updates per second."""
     stopwatch = Stopwatch(job.settings.runs)
@@ -94,7 +103,15 @@ def train_with_progress(
 
         try:
             snapshot = run_job(
-                job, folder, resume, report, tick, keep_every=keep_every, notice=progress.announce, workers=workers
+                job,
+                folder,
+                program,
+                resume,
+                report,
+                tick,
+                keep_every=keep_every,
+                notice=progress.announce,
+                workers=workers,
             )
         except KeyboardInterrupt:
             done = f"{latest[-1].batch if latest else 0} of {job.settings.batches} batches"
@@ -108,25 +125,21 @@ def write_newest_events(events: EventFiles, snapshot: Snapshot) -> None:
     """The newest evaluation of every run, a folder for each."""
     evaluations = snapshot.evaluations
     for run, seed in enumerate(evaluations.seeds):
-        value, rate = float(evaluations.final_return[run]), float(evaluations.final_success_rate[run])
-        if np.isfinite(value):
-            events.write(f"seed{seed}", snapshot.batch, {"return": value, "success rate": rate})
+        if np.isfinite(evaluations.final_return[run]):
+            values = {name: float(values[run, -1]) for name, values in evaluations.metrics.items()}
+            events.write(f"seed{seed}", snapshot.batch, event_names(values))
 
 
-def resolve(command: Train) -> Job:
+def resolved(command: Any) -> Job:
     """The job that a command asks for: what is not given comes from the folder to resume, or from the paper."""
-    options: dict[str, Any] = {"map": command.map} if command.map else {}
-    if command.goal_box:
-        options["goal_box"] = True
-    environment = specify(command.environment, **options)
-    if command.method is not None:
-        find_method(command.method)
     if command.resume and command.output is None:
         raise HindsightError("--resume needs --output: the folder of the run to go on with.")
-    if command.resume and command.output and (command.output / SETTINGS).exists():
-        held = load_job(command.output)
-        return Job(environment, replace(held.settings, **command.given))
-    return Job(environment, default_settings(environment.id, command.given))
+    chosen, held = given(command), command.asked.held
+    job = resolve(command.environment, chosen, lambda line: print(f"hindsight: {line}", file=sys.stderr))
+    if held is None or held.settings.method != job.settings.method:
+        return job
+    settings = {name: value for name, value in chosen.items() if name in held.settings.flat}
+    return Job(job.environment, make_settings({**held.settings.flat, **settings}))
 
 
 class Stopwatch:
@@ -156,7 +169,7 @@ def summarise(job: Job, snapshot: Snapshot, updates_per_second: float) -> dict[s
     return {
         "environment": job.environment.id,
         "method": job.settings.method,
-        "settings": asdict(job.settings),
+        "settings": job.settings.flat,
         "average_performance": summary(evaluations.average_performance),
         "final_return": summary(evaluations.final_return),
         "success_rate": summary(evaluations.final_success_rate),
@@ -175,7 +188,7 @@ def draw(job: Job, snapshot: Snapshot, folder: Path) -> None:
     """Leave the learning curve as a picture."""
     curves = {job.settings.method: learning_curve(snapshot.evaluations)}
     title = f"{job.environment.id}, batch size {job.settings.batch_size}"
-    figure = learning_curves(curves, title, best_return(job.environment.build()))
+    figure = learning_curves(curves, title, best_return(job.environment.task))
     write_atomically(folder / "learning-curve.png", figure_bytes(figure))
 
 

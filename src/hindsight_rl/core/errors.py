@@ -15,3 +15,8 @@ def unknown(kind: str, name: str, options: Iterable[str]) -> HindsightError:
     hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
     known = f"Known: {', '.join(options)}." if options else "There is none at all."
     return HindsightError(f"There is no {kind} '{name}'.{hint} {known}")
+
+
+def gist(error: BaseException) -> str:
+    """What a stranger's code complains about, in one line."""
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"

@@ -63,7 +63,9 @@ class GoalEnvironment(gymnasium.Env):
         self._reward = jax.jit(jax.vmap(self._environment.reward))
         self._time = 0
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict, dict]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Begin an episode."""
         super().reset(seed=seed)
         self._state = self._begin(self._key())
@@ -71,7 +73,7 @@ class GoalEnvironment(gymnasium.Env):
         self._time = 0
         return self._observed(), {"time": 0}
 
-    def step(self, action: Any) -> tuple[dict, float, bool, bool, dict]:
+    def step(self, action: Any) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
         """Take an action."""
         self._state = self._advance(self._state, np.int32(action), self._key())
         self._time += 1

@@ -1,16 +1,14 @@
 """FetchPush: a robot arm pushes a block over a table to a given place."""
 
-from dataclasses import dataclass
-
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from hindsight_rl.environments.extras import import_gymnasium, import_robotics
 from hindsight_rl.environments.goal_pictures import draw
+from hindsight_rl.environments.hosted import HostedTask
 from hindsight_rl.environments.interface import remaining_time_reward
 from hindsight_rl.environments.simulators import Observed, Simulator, SimulatorSource
-from hindsight_rl.environments.task import HostedTask
 
 ENVIRONMENT = "FetchPush-v4"
 """Earlier versions have a faulty reset."""
@@ -30,7 +28,6 @@ FINGERS = ("robot0:r_gripper_finger_joint", "robot0:l_gripper_finger_joint")
 """The joints of the robot whose positions and velocities an observation holds."""
 
 
-@dataclass(frozen=True)
 class FetchPushTask(HostedTask):
     """The paper's FetchPush: 50 states of 28 numbers, eight actions, and places on the table as goals.
 
@@ -45,8 +42,7 @@ class FetchPushTask(HostedTask):
     observation_type: str = "float32"
     goal_shape: tuple[int, ...] = (3,)
     action_count: int = len(CHANGES)
-    action_size: None = None
-    goal_count: None = None
+    goal_count: int = 1
 
     def source(self, pictures: bool = False) -> SimulatorSource:
         return SimulatorSource(__name__, "FetchPush")
@@ -60,6 +56,12 @@ class FetchPushTask(HostedTask):
 
     def reward(self, achieved: Float[Array, "3"], goal: Float[Array, "3"], time: Int[Array, ""]) -> Float[Array, ""]:
         return remaining_time_reward(self.reached(achieved, goal), time, self.horizon)
+
+
+def fetch_push() -> FetchPushTask:
+    """The task, or a sentence on what must be installed first."""
+    import_robotics()
+    return FetchPushTask()
 
 
 class FetchPush(Simulator):

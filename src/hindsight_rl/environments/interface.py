@@ -13,6 +13,9 @@ State = Any
 """Whatever an environment wants to carry from one time step to the next: any pytree of arrays."""
 
 Goal = Float[Array, "*goal"]
+Action = Int[Array, ""] | Float[Array, " size"]
+"""One of a few, or a vector."""
+Bounds = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 class Task(eqx.Module):
@@ -23,18 +26,9 @@ class Task(eqx.Module):
     """
 
     horizon: eqx.AbstractVar[int]
+    """T, the largest number of states in an episode."""
     action_count: eqx.AbstractVar[int]
     """How many actions there are; for continuous actions, how many numbers one of them is made of."""
-
-    @property
-    def continuous(self) -> bool:
-        """Whether actions are vectors rather than one of a few."""
-        return False
-
-    @property
-    def action_bounds(self) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-        """The lowest and the highest value of each number of a continuous action, where there are bounds."""
-        return None
 
     @property
     @abstractmethod
@@ -44,22 +38,12 @@ class Task(eqx.Module):
     @property
     @abstractmethod
     def observation_type(self) -> str:
-        """The type of the numbers in it."""
-
-    @property
-    def shows_pictures(self) -> bool:
-        """Whether observations are pictures: height, width and depth in bytes. All others are laid out flat."""
-        return len(self.observation_shape) == 3 and self.observation_type == "uint8"
+        """The type of the numbers in it: `uint8` for pictures, otherwise `float32`."""
 
     @property
     @abstractmethod
     def goal_shape(self) -> tuple[int, ...]:
         """The shape of a goal."""
-
-    @property
-    def goal_type(self) -> str:
-        """The type of the numbers in it."""
-        return "float32"
 
     @property
     @abstractmethod
@@ -74,9 +58,33 @@ class Task(eqx.Module):
         Only speed depends on it: the learner evaluates each distinct state once.
         """
 
+    @property
+    def continuous(self) -> bool:
+        """Whether actions are vectors rather than one of a few."""
+        return False
+
+    @property
+    def action_bounds(self) -> Bounds | None:
+        """The lowest and the highest value of each number of a continuous action, where there are bounds."""
+        return None
+
+    @property
+    def shows_pictures(self) -> bool:
+        """Whether observations are pictures: height, width and depth in bytes. All others are laid out flat."""
+        return len(self.observation_shape) == 3 and self.observation_type == "uint8"
+
+    @property
+    def goal_type(self) -> str:
+        """The type of the numbers in a goal."""
+        return "float32"
+
     @abstractmethod
     def goal_probability(self, goal: Goal) -> Float[Array, ""]:
-        """The probability p(g) with which `sample_goal` draws this goal."""
+        """The probability p(g) with which this goal is drawn; 1 for each where goals form a continuum.
+
+        In a continuum no single goal has a probability. The estimators use p(g) only to weigh goals against one
+        another, so the constant says that all goals weigh the same.
+        """
 
     @abstractmethod
     def reached(self, achieved: Goal, goal: Goal) -> Bool[Array, ""]:
@@ -118,7 +126,7 @@ class Environment(Task):
         """Draw a first state."""
 
     @abstractmethod
-    def step(self, state: State, action: Int[Array, ""], key: Key[Array, ""]) -> State:
+    def step(self, state: State, action: Action, key: Key[Array, ""]) -> State:
         """Draw the state that follows an action."""
 
     @abstractmethod

@@ -1,100 +1,129 @@
-"""Environments by name: `make("bit-flipping", bits=8)`, `make("four-rooms")`, `make("grid:maze.txt")`."""
+"""Environments by name: `make("bit-flipping", bits=8)`, `make("grid:maze.txt")`, `make("my_module:MyEnvironment")`.
+
+Imports nothing heavy: environments are imported when they are built, and users' own when they are named.
+"""
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hindsight_rl.core.errors import HindsightError, unknown
-from hindsight_rl.environments.bit_flipping import BitFlipping
-from hindsight_rl.environments.extras import import_ale, import_robotics
-from hindsight_rl.environments.grid_world import empty_room, four_rooms, parse_map_file
-from hindsight_rl.environments.interface import Environment, Task
+from hindsight_rl.core.options import Options, names_of
+from hindsight_rl.core.plugins import installed, is_reference, load_installed, load_object, require_free
+from hindsight_rl.environments.options import (
+    BitFlippingOptions,
+    EmptyRoomOptions,
+    FetchPushOptions,
+    FourRoomsOptions,
+    GridOptions,
+    GymnasiumOptions,
+    MsPacmanOptions,
+)
+
+if TYPE_CHECKING:
+    from hindsight_rl.environments.interface import Environment, Task
+
+GROUP = "hindsight.environments"
+"""The entry points by which installed packages announce environments."""
 
 
 @dataclass(frozen=True)
 class Entry:
     """A row of the registry."""
 
-    build: Callable[..., Task]
+    build: Callable[..., "Task"]
     summary: str
-    options: Mapping[str, Any]
-    """The options that `make` takes for this environment, each with its default (None where one must be given)."""
+    options: type[Options]
     suffix: str | None = None
     """The option that a number behind the name sets: `bit-flipping-8` has 8 bits."""
     hosted: bool = False
-    """Played by simulators, which may need optional packages."""
+    """Played by simulators, which may need optional packages. Of a function that does not say what it returns, only the
+    task itself tells."""
 
 
-def _ms_pacman() -> Task:
-    from hindsight_rl.environments.hosted import HostedEnvironment
-    from hindsight_rl.environments.ms_pacman import MsPacmanTask
-
-    import_ale()  # says what is missing before anything is written
-    return HostedEnvironment(MsPacmanTask())
-
-
-def _fetch_push() -> Task:
-    from hindsight_rl.environments.fetch_push import FetchPushTask
-    from hindsight_rl.environments.hosted import HostedEnvironment
-
-    import_robotics()
-    return HostedEnvironment(FetchPushTask())
-
-
-def _gymnasium(id: str, horizon: int | None, goal_box: bool = False) -> Task:
-    from hindsight_rl.environments.gymnasium_task import gymnasium_task
-    from hindsight_rl.environments.hosted import HostedEnvironment
-
-    return HostedEnvironment(gymnasium_task(id, horizon, goal_probability="box" if goal_box else None))
+def _when_called(module: str, function: str) -> Callable[..., "Task"]:
+    """A function of this package that is imported when it is called."""
+    return lambda **options: getattr(import_module(f"hindsight_rl.environments.{module}"), function)(**options)
 
 
 ENVIRONMENTS: Mapping[str, Entry] = MappingProxyType(
     {
         "bit-flipping": Entry(
-            BitFlipping,
+            _when_called("bit_flipping", "BitFlipping"),
             "Toggle one bit at a time to turn zeros into a given string; bit-flipping-8, bit-flipping-16, ...",
-            {"bits": 8},
+            BitFlippingOptions,
             suffix="bits",
         ),
         "empty-room": Entry(
-            empty_room,
+            _when_called("grid_world", "empty_room"),
             "Walk from the upper left corner of an 11x11 room to a given cell; empty-room-20, ...",
-            {"size": 11},
+            EmptyRoomOptions,
             suffix="size",
         ),
         "four-rooms": Entry(
-            four_rooms,
+            _when_called("grid_world", "four_rooms"),
             "Walk from a random corner through doors to a given cell; one action in five is random.",
-            {"slip": 0.2},
+            FourRoomsOptions,
         ),
         "grid": Entry(
-            parse_map_file,
+            _when_called("grid_world", "parse_map_file"),
             "A map of your own from a text file ('#' wall, '.' free, 'S' start): grid:maze.txt.",
-            {"text": None},
+            GridOptions,
         ),
         "ms-pacman": Entry(
-            _ms_pacman,
+            _when_called("ms_pacman.game", "ms_pacman"),
             "Walk Ms. Pac-man through her maze to a given cell, seeing the screen (Atari emulator).",
-            {},
+            MsPacmanOptions,
             hosted=True,
         ),
         "fetch-push": Entry(
-            _fetch_push,
+            _when_called("fetch_push", "fetch_push"),
             "Push a block over a table to a given place with a robot arm, eight actions (MuJoCo).",
-            {},
+            FetchPushOptions,
             hosted=True,
         ),
         "gym": Entry(
-            _gymnasium,
+            _when_called("gymnasium.task", "gymnasium_by_id"),
             "Any Gymnasium goal environment by its id, discrete or continuous: gym:FetchReach-v4.",
-            {"id": None, "horizon": None, "goal_box": False},
+            GymnasiumOptions,
             hosted=True,
         ),
     }
 )
+
+
+def find_entry(name: str) -> Entry:
+    """The row of an environment: one of the package's own, an installed one, or that of an object `module:name`."""
+    if name in ENVIRONMENTS:
+        return ENVIRONMENTS[name]
+    if is_reference(name):
+        return _entry_of(load_object(name, "environment"), name)
+    announced = _announced()
+    if name not in announced:
+        raise unknown("environment", name, [*ENVIRONMENTS, *announced])
+    return _entry_of(load_installed(GROUP, name, "environment"), name)
+
+
+def all_environments() -> Mapping[str, Entry]:
+    """The package's own environments and the installed ones, by name."""
+    return {**ENVIRONMENTS, **{name: find_entry(name) for name in _announced()}}
+
+
+def _announced() -> list[str]:
+    names = list(installed(GROUP))
+    require_free(names, ENVIRONMENTS, "environment")
+    return names
+
+
+def _entry_of(found: Any, name: str) -> Entry:
+    from hindsight_rl.environments.own import own_entry  # which needs JAX
+
+    return own_entry(found, name)
 
 
 @dataclass(frozen=True)
@@ -107,52 +136,65 @@ class Specification:
     @property
     def id(self) -> str:
         """A short name, the paper's where the paper has one: `bit-flipping-8`, `empty-room`, `four-rooms`."""
-        entry = ENVIRONMENTS[self.name]
         if self.name == "gym":
             return f"gym:{self.options['id']}"
-        if entry.suffix is None or (self.name != "bit-flipping" and dict(self.options) == dict(entry.options)):
+        suffix = ENVIRONMENTS[self.name].suffix if self.name in ENVIRONMENTS else None
+        if suffix is None or (self.name != "bit-flipping" and dict(self.options) == _values(self.options_type())):
             return self.name
-        return f"{self.name}-{self.options[entry.suffix]}"
+        return f"{self.name}-{self.options[suffix]}"
 
-    def build(self) -> Task:
-        """The environment itself."""
-        return ENVIRONMENTS[self.name].build(**self.options)
+    @property
+    def options_type(self) -> type[Options]:
+        """What can be chosen of it."""
+        return find_entry(self.name).options
+
+    @cached_property
+    def task(self) -> "Task":
+        """The environment itself, built when it is first asked for."""
+        return self.build()
+
+    def build(self) -> "Task":
+        """The environment anew."""
+        return find_entry(self.name).build(**self.options)
+
+
+def parted(name: str) -> tuple[str, dict[str, Any]]:
+    """The entry that a name means, and the options that it sets: `grid:PATH`, `gym:ID` and `bit-flipping-8` set one."""
+    for prefix, option in (("grid", "map"), ("gym", "id")):
+        if name.startswith(f"{prefix}:"):
+            return prefix, {option: name.removeprefix(f"{prefix}:")}
+    sized = re.fullmatch(r"(?P<base>.*?)-(?P<size>\d+)", name)
+    if sized and (entry := ENVIRONMENTS.get(sized["base"])) and entry.suffix:
+        return sized["base"], {entry.suffix: int(sized["size"])}
+    return name, {}
 
 
 def specify(name: str, **options: Any) -> Specification:
     """Complete a name and options as `make` takes them; the file of a map is read here."""
-    if name.startswith("grid:"):
-        if "map" in options:
-            raise HindsightError(f"'{name}' already names a map.")
-        name, options = "grid", {"map": name.removeprefix("grid:"), **options}
-    if name.startswith("gym:"):
-        name, options = "gym", {"id": name.removeprefix("gym:"), **options}
-    sized = re.fullmatch(r"(?P<base>.*?)-(?P<size>\d+)", name)
-    if sized and (entry := ENVIRONMENTS.get(sized["base"])) and entry.suffix:
-        if entry.suffix in options:
-            raise HindsightError(f"'{name}' already sets {entry.suffix}.")
-        name, options = sized["base"], {entry.suffix: int(sized["size"]), **options}
-    if name not in ENVIRONMENTS:
-        raise unknown("environment", name, ENVIRONMENTS)
+    whole, (name, said) = name, parted(name)
+    for option in said.keys() & options.keys():
+        raise HindsightError(f"'{whole}' already {'names a map' if option == 'map' else f'sets {option}'}.")
+    options = {**said, **options}
+    kind = find_entry(name).options
     if name == "grid" and "map" in options:
         path = options.pop("map")
         options = {"text": _read_map(path), **options}
-    known = ENVIRONMENTS[name].options
-    for option in options:
-        if option not in known:
-            raise unknown(f"option of {name}", option, known)
-    complete = {**known, **options}
-    if name == "grid" and complete["text"] is None:
+    if name == "grid" and options.get("text") is None:
         raise HindsightError("The environment 'grid' needs a map file: grid:PATH.")
-    if name == "gym" and not complete["id"]:
+    if name == "gym" and not options.get("id"):
         raise HindsightError("The environment 'gym' needs the id of a Gymnasium environment: gym:FetchReach-v4.")
-    return Specification(name, complete)
+    return Specification(name, _values(kind.read(options, name)))
 
 
-def make(name: str, **options: Any) -> Task:
+def _values(options: Options) -> dict[str, Any]:
+    return {name: getattr(options, name) for name in names_of(type(options))}
+
+
+def make(name: str, **options: Any) -> "Task":
     """Build an environment by name.
 
-    A number behind the name sets the size (`bit-flipping-16`), a path behind `grid:` names the map file.
+    A number behind the name sets the size (`bit-flipping-16`), a path behind `grid:` names the map file, and
+    `module:name` an environment of your own.
 
     >>> make("bit-flipping", bits=8).horizon
     9
@@ -160,13 +202,15 @@ def make(name: str, **options: Any) -> Task:
     return specify(name, **options).build()
 
 
-def make_compiled(name: str, **options: Any) -> Environment:
+def make_compiled(name: str, **options: Any) -> "Environment":
     """As `make`, for what only a compiled environment can do."""
     return require_compiled(make(name, **options), name)
 
 
-def require_compiled(task: Task, name: str) -> Environment:
+def require_compiled(task: "Task", name: str) -> "Environment":
     """The environment, unless it is a hosted one."""
+    from hindsight_rl.environments.interface import Environment
+
     if not isinstance(task, Environment):
         raise HindsightError(f"'{name}' is played by a simulator, but this needs an environment that compiles.")
     return task

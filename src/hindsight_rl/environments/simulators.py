@@ -63,8 +63,3 @@ class SimulatorSource:
 
     def __str__(self) -> str:
         return self.function
-
-
-def gist(error: Exception) -> str:
-    """What a stranger's code complains about, in one line."""
-    return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"

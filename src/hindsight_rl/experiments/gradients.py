@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from hindsight_rl.agents.active_goals import active_goals, pursued_goals, rewards_of_goals
+from hindsight_rl.agents.options import Ended, HindsightOptions
 from hindsight_rl.agents.surrogate import encode_states, log_probabilities_under_goals, surrogate_gradient
 from hindsight_rl.core.episodes import Episodes
 from hindsight_rl.core.errors import HindsightError
@@ -18,10 +19,11 @@ from hindsight_rl.core.goals import GoalSet
 from hindsight_rl.environments.finite import FiniteProblem, finite_problem
 from hindsight_rl.environments.interface import Environment
 from hindsight_rl.estimators import cumulative_log_ratios, effective_sample_size
+from hindsight_rl.estimators.table import Estimator, Ingredients, find_estimator
 from hindsight_rl.exact import exact_gradient, exact_values, policy_table
-from hindsight_rl.experiments.gradient_forms import Ingredients, find_form
 from hindsight_rl.rollout.compiled import collect
-from hindsight_rl.training.settings import Ended, Horizon
+
+EpisodesEnd = Literal["goal", "horizon"]
 
 GROUPS = 10
 """The batches are drawn in so many groups, whose differences tell how sure the bias is."""
@@ -34,7 +36,8 @@ class Setup:
     estimator: str
     batch_size: int
     max_active_goals: int | None
-    horizon: Horizon
+    episodes_end: EpisodesEnd
+    """goal: reaching the pursued goal ends an episode. horizon: nothing else does."""
     ended: Ended
 
 
@@ -69,16 +72,16 @@ def setups(
     estimators: Sequence[str],
     batch_sizes: Sequence[int],
     caps: Sequence[int | None],
-    horizons: Sequence[Horizon],
+    episodes_ends: Sequence[EpisodesEnd],
     normalisers: Sequence[Ended],
 ) -> list[Setup]:
-    """All combinations that differ: caps matter to forms over active goals, normalisers to weighted forms that end."""
+    """All combinations that differ: caps matter over active goals, normalisers to weighted ones that end early."""
     found: dict[Setup, None] = {}
-    for name, size, cap, horizon, ended in itertools.product(estimators, batch_sizes, caps, horizons, normalisers):
-        form = find_form(name)
-        cap = cap if form.goals == "active" else None
-        matters = form.weighted and horizon == "paper"
-        found[Setup(name, size, cap, horizon, ended if matters else normalisers[0])] = None
+    for name, size, cap, end, ended in itertools.product(estimators, batch_sizes, caps, episodes_ends, normalisers):
+        estimator = find_estimator(name)
+        cap = cap if estimator.goals == "active" else None
+        matters = estimator.weighted and end == "goal"
+        found[Setup(name, size, cap, end, ended if matters else normalisers[0])] = None
     return list(found)
 
 
@@ -160,23 +163,21 @@ def _estimate(
     def explore(observations: Array, goals: Array, time: Array, key: Array) -> tuple[Array, Array]:
         return policy.sample(observations, goals, key)
 
-    episodes = collect(environment, explore, setup.batch_size, episode_key, setup.horizon)
-    form = find_form(setup.estimator)
-    goals = _goals(environment, problem, episodes, form.goals, setup.max_active_goals, goal_key)
+    episodes = collect(environment, explore, setup.batch_size, episode_key, setup.episodes_end)
+    estimator = find_estimator(setup.estimator)
+    goals = _goals(environment, problem, episodes, estimator, setup.max_active_goals, goal_key)
     states = encode_states(environment, policy, episodes)
     rewards, decides = rewards_of_goals(environment, episodes, goals)
     horizons = jnp.where(goals.present, rewards.shape[2], 0)
     log_probabilities = log_probabilities_under_goals(policy, episodes, states, goals, horizons)
     log_ratios = cumulative_log_ratios(log_probabilities, episodes.log_probabilities, episodes.taken)
-    given = Ingredients(
-        log_ratios,
-        rewards,
-        _values(problem, known.values, episodes, goals, decides),
-        goals.probabilities,
-        episodes.taken,
-        setup.ended,
-    )
-    gradient = surrogate_gradient(policy, episodes, states, goals, form.coefficients(given))
+    values = _values(problem, known.values, episodes, goals, decides)
+    given = Ingredients(log_ratios, rewards, values, goals.probabilities, episodes.taken, setup.ended)
+    if estimator.goals == "pursued":
+        over_goals = ("log_ratios", "rewards", "values")
+        own: dict[str, Any] = {name: jnp.einsum("iit->it", getattr(given, name)) for name in over_goals}
+        given = given._replace(**own)
+    gradient = surrogate_gradient(policy, episodes, states, goals, estimator.coefficients(given))
     live = jnp.sum(episodes.taken, axis=0) if setup.ended == "drop" else jnp.full(rewards.shape[2], setup.batch_size)
     sizes = effective_sample_size(log_ratios, episodes.taken, setup.ended) / jnp.maximum(live, 1)[None]
     counted = goals.present[:, None] & (live > 0)[None]
@@ -187,14 +188,14 @@ def _goals(
     environment: Environment,
     problem: FiniteProblem,
     episodes: Episodes,
-    which: Literal["pursued", "active", "all"],
+    estimator: Estimator,
     cap: int | None,
     key: Array,
 ) -> GoalSet:
-    if which == "pursued":
+    if estimator.goals == "pursued":
         return pursued_goals(environment, episodes)
-    if which == "active":
-        return active_goals(environment, episodes, cap, key)
+    if estimator.goals == "active":
+        return active_goals(environment, episodes, key, HindsightOptions(max_active_goals=cap))
     goals = jnp.asarray(problem.goals, jnp.float32)
     return GoalSet(goals, jnp.asarray(problem.goal_probabilities, jnp.float32), jnp.ones(len(goals), bool))
 

@@ -1,57 +1,24 @@
 """A training job that lives in a folder: settings, versions, evaluations and a checkpoint, safe against any kill."""
 
-import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from hindsight_rl.core.errors import HindsightError
-from hindsight_rl.environments.hosted import with_workers
-from hindsight_rl.environments.registry import Specification, specify
-from hindsight_rl.experiments.train import policies
-from hindsight_rl.records.checkpoints import load_checkpoint, save_checkpoint, seconds_until_next
-from hindsight_rl.records.files import claimed, make_folder, read_json, remove_leftovers, write_atomically, write_json
+from hindsight_rl.environments.hosted import check_workers
+from hindsight_rl.experiments.definition import SETTINGS, Job, describe_difference, load_job
+from hindsight_rl.experiments.saving import Saver
+from hindsight_rl.records.checkpoints import load_checkpoint, save_checkpoint
+from hindsight_rl.records.files import claimed, make_folder, remove_leftovers, write_atomically, write_json
 from hindsight_rl.records.versions import versions
-from hindsight_rl.training.loop import initial_states, training
-from hindsight_rl.training.settings import Settings
+from hindsight_rl.training.loop import training
+from hindsight_rl.training.program import Program, make_program
 from hindsight_rl.training.state import Snapshot, snapshot_from_arrays, snapshot_to_arrays
 
-SETTINGS, VERSIONS, EVALUATIONS, CHECKPOINT = "settings.json", "versions.json", "evaluations.csv", "checkpoint.npz"
+VERSIONS, EVALUATIONS, CHECKPOINT = "versions.json", "evaluations.csv", "checkpoint.npz"
 
 
-@dataclass(frozen=True)
-class Job:
-    """An environment and the settings to train on it with."""
-
-    environment: Specification
-    settings: Settings
-
-    def to_json(self) -> dict[str, Any]:
-        """The content of a settings file."""
-        environment = {"name": self.environment.name, "options": dict(self.environment.options)}
-        return {"environment": environment, "settings": asdict(self.settings)}
-
-    @classmethod
-    def from_json(cls, content: Any, source: Path) -> "Job":
-        """The inverse of `to_json`."""
-        try:
-            settings = dict(content["settings"])
-            settings["hidden_layers"] = tuple(settings["hidden_layers"])
-            environment = specify(content["environment"]["name"], **content["environment"]["options"])
-            return cls(environment, Settings(**settings))
-        except (KeyError, TypeError, AttributeError) as error:
-            raise HindsightError(f"'{source}' is not a settings file of this version: {error}.") from None
-
-
-def load_job(folder: Path) -> Job:
-    """The job that a folder holds."""
-    if not (folder / SETTINGS).exists():
-        raise HindsightError(f"'{folder}' holds no run: it has no {SETTINGS}.")
-    return Job.from_json(read_json(folder / SETTINGS), folder / SETTINGS)
-
-
-def load_snapshot(folder: Path, job: Job, batch: int | None = None) -> Snapshot:
+def load_snapshot(folder: Path, job: Job, program: Program, batch: int | None = None) -> Snapshot:
     """The newest state of the job in a folder, or the one that was kept after so many batches."""
     path = folder / CHECKPOINT if batch is None else kept_checkpoint(folder, batch)
     if batch is not None and not path.exists():
@@ -61,7 +28,7 @@ def load_snapshot(folder: Path, job: Job, batch: int | None = None) -> Snapshot:
     arrays, metadata = load_checkpoint(path)
     if describe_difference(Job.from_json(metadata.get("job"), path), job):
         raise HindsightError(f"'{path}' belongs to other settings than '{folder / SETTINGS}'.")
-    return snapshot_from_arrays(initial_states(job.environment.build(), job.settings), arrays)
+    return snapshot_from_arrays(program.states(job.settings.runs), arrays)
 
 
 def kept_checkpoint(folder: Path, batch: int) -> Path:
@@ -69,15 +36,18 @@ def kept_checkpoint(folder: Path, batch: int) -> Path:
     return folder / "checkpoints" / f"batch-{batch}.npz"
 
 
-def load_policies(folder: Path) -> list[Any]:
-    """The policy of each run in a folder."""
+def load_policies(folder: Path, batch: int | None = None) -> tuple[Job, Snapshot, list[Any]]:
+    """The job in a folder, its newest state or that of a batch, and the policy of each run."""
     job = load_job(folder)
-    return policies(job.environment.build(), job.settings, load_snapshot(folder, job))
+    program = make_program(job.environment.task, job.settings)
+    snapshot = load_snapshot(folder, job, program, batch)
+    return job, snapshot, program.policies(snapshot.states)
 
 
 def run_job(
     job: Job,
     folder: Path,
+    program: Program | None = None,
     resume: bool = False,
     report: Callable[[Snapshot], None] = lambda snapshot: None,
     tick: Callable[[int], None] = lambda batch: None,
@@ -90,35 +60,28 @@ def run_job(
 
     The checkpoint is replaced as a whole, so a kill at any moment leaves a folder from which `resume` goes on to the
     very same numbers. With `keep_every`, the checkpoint of every so many batches is kept beside it. `workers` play a
-    hosted environment.
+    hosted environment. The `program` is made unless given.
     """
     if keep_every is not None and (keep_every < 1 or keep_every % job.settings.evaluate_every):
         raise HindsightError(
             f"keep_every must be a multiple of evaluate_every ({job.settings.evaluate_every}), not {keep_every}."
         )
-    environment = with_workers(job.environment.build(), workers)
+    check_workers([job.environment.task], workers)
+    program = program or make_program(job.environment.task, job.settings)
     with claimed(folder):
-        snapshot = _prepare(job, folder, resume)
-        saved = snapshot
-        due = time.monotonic() + seconds_between_checkpoints
+        snapshot = _prepare(job, folder, program, resume)
         if snapshot is not None:
             report(snapshot)
-        try:
-            for newest in training(environment, job.settings, snapshot=snapshot, tick=tick, notice=notice):
-                snapshot = newest
+        steps = training(program, job.settings, snapshot=snapshot, tick=tick, notice=notice, workers=workers)
+        with Saver(lambda newest: _save(job, folder, newest), seconds_between_checkpoints, snapshot) as saver:
+            for snapshot in steps:
+                saver.newest = snapshot
                 report(snapshot)
                 if keep_every and snapshot.batch % keep_every == 0:
                     make_folder(kept_checkpoint(folder, snapshot.batch).parent)
                     _save_checkpoint(job, kept_checkpoint(folder, snapshot.batch), snapshot)
-                if time.monotonic() >= due:
-                    began = time.monotonic()
-                    _save(job, folder, snapshot)
-                    saved, took = snapshot, time.monotonic() - began
-                    due = time.monotonic() + seconds_until_next(seconds_between_checkpoints, took)
-        finally:
-            # An interruption (Ctrl-C) comes through here too: nothing that was evaluated is lost.
-            if snapshot is not None and snapshot is not saved:
-                _save(job, folder, snapshot)
+                saver.show(snapshot)
+            saver.save()
     assert snapshot is not None
     return snapshot
 
@@ -135,25 +98,14 @@ def check_folder(job: Job, folder: Path, resume: bool) -> None:
         raise HindsightError(f"'{folder}' already holds this run: add --resume to go on, or choose another folder.")
 
 
-def _prepare(job: Job, folder: Path, resume: bool) -> Snapshot | None:
+def _prepare(job: Job, folder: Path, program: Program, resume: bool) -> Snapshot | None:
     """Write the settings of a new or longer job, and find where an old one stopped."""
     check_folder(job, folder, resume)
-    snapshot = load_snapshot(folder, job) if (folder / CHECKPOINT).exists() else None
+    snapshot = load_snapshot(folder, job, program) if (folder / CHECKPOINT).exists() else None
     remove_leftovers(folder)
     write_json(folder / SETTINGS, job.to_json())
     write_json(folder / VERSIONS, versions())
     return snapshot
-
-
-def describe_difference(held: Job, wanted: Job) -> str:
-    """The first setting in which two jobs differ, or nothing; going on for more batches is no difference."""
-    if held.environment != wanted.environment:
-        return f"environment {held.environment.id}, not {wanted.environment.id}"
-    for field in fields(Settings):
-        old, new = getattr(held.settings, field.name), getattr(wanted.settings, field.name)
-        if old != new and not (field.name == "batches" and new > old):
-            return f"{field.name} {old}, not {new}"
-    return ""
 
 
 def _save(job: Job, folder: Path, snapshot: Snapshot) -> None:

@@ -6,23 +6,28 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from hindsight_rl.agents.registry import find_method
-from hindsight_rl.core.errors import HindsightError
-from hindsight_rl.training.settings import Settings
+from hindsight_rl.core.options import find_option, names_of
+from hindsight_rl.core.run import RunSettings
+from hindsight_rl.methods.registry import find_method
 
+_RATES: tuple[tuple[str, int, tuple[str, ...], float], ...] = (
+    ("bit-flipping-8", 2, ("gcpg", "gcpg+b"), 5e-4),
+    ("empty-room", 2, ("gcpg", "gcpg+b"), 5e-4),
+    ("four-rooms", 2, ("gcpg", "gcpg+b", "hpg", "hpg+b", "hpg-no-ratios"), 1e-4),
+    ("four-rooms", 16, ("gcpg", "gcpg+b", "hpg", "hpg+b", "hpg-no-ratios"), 5e-4),
+    ("empty-room", 16, ("dqn", "dqn+her"), 5e-3),
+)
 LEARNING_RATES: dict[tuple[str, int, str], float] = {
-    ("bit-flipping-8", 2, "gcpg"): 5e-4,
-    ("empty-room", 2, "gcpg"): 5e-4,
-    ("four-rooms", 2, "gcpg"): 1e-4,
-    ("four-rooms", 16, "gcpg"): 5e-4,
-    ("four-rooms", 2, "hpg"): 1e-4,
-    ("four-rooms", 16, "hpg"): 5e-4,
-    ("empty-room", 16, "dqn"): 5e-3,
+    (environment, batch_size, method): rate for environment, batch_size, methods, rate in _RATES for method in methods
 }
 """The best of the paper's learning rates as found here (the paper does not name them), where it is not 1e-3.
 
 See results/paper and results/her.
 """
+PUBLISHED = ("gcpg", "gcpg+b", "hpg", "hpg+b", "hpg-no-ratios", "dqn", "dqn+her")
+"""The paper's methods, whose defaults are the paper's settings."""
+SEARCHED_APART = {"dqn": "dqn", "dqn+her": "dqn"}
+"""Methods for which the paper searched other rates than for the policy gradients: the head of their rows' names."""
 
 
 @dataclass(frozen=True)
@@ -55,46 +60,45 @@ def paper_settings(environment: str, batch_size: int) -> dict[str, Any] | None:
     return None
 
 
-def default_settings(environment: str, given: dict[str, Any]) -> Settings:
-    """Settings with the paper's values wherever nothing is given, and sensible ones where the paper has none."""
-    unknown_fields = set(given) - set(Settings.__dataclass_fields__)
-    if unknown_fields:
-        raise HindsightError(f"There is no setting '{sorted(unknown_fields)[0]}'.")
-    base = Settings()
-    batch_size = given.get("batch_size", base.batch_size)
-    method = given.get("method", base.method)
-    defaults: dict[str, Any] = {}
+def default_values(environment: str, method: str, batch_size: int, batches: int | None = None) -> dict[str, Any]:
+    """The paper's settings for an environment, method and batch size, by name, and sensible ones where it has none.
+
+    Only what differs from the defaults of the settings themselves. `batches` is what the user chose, if anything.
+    """
+    values: dict[str, Any] = {}
     if row := paper_settings(environment, batch_size):
-        defaults = {
+        values = {
             "batches": row["batches"],
             "evaluate_every": row["batches_between_evaluations"],
             "evaluation_episodes": row["evaluation_episodes"],
             "max_active_goals": row["max_active_goals_per_episode"],
         }
-    defaults |= network_settings(environment)
-    defaults["learning_rate"] = _learning_rate(environment, batch_size, str(method), base.learning_rate)
-    if isinstance(given.get("batches"), int) and "evaluate_every" not in given:
-        defaults["evaluate_every"] = about_a_hundredth(given["batches"])
-    return Settings(**{**defaults, **given})
+    if batches is not None:
+        values["evaluate_every"] = about_a_hundredth(batches)
+    values |= network_settings(environment)
+    values["learning_rate"] = _learning_rate(environment, batch_size, method)
+    owned = (*names_of(RunSettings), *names_of(find_method(method).options))
+    return {name: value for name, value in values.items() if name in owned}
 
 
-def tried_learning_rates(environment: str, replay: bool) -> list[float]:
+def tried_learning_rates(environment: str, method: str) -> list[float]:
     """The rates among which the paper searched; those of its small environments where it has no others."""
     rates = tables()["learning_rates"]
-    if replay and f"dqn_{environment}" in rates:
-        return rates[f"dqn_{environment}"]
+    apart = f"{SEARCHED_APART.get(method)}_{environment}"
+    if apart in rates:
+        return rates[apart]
     sets = {row["environment"]: row["policy_learning_rates"] for row in tables()["settings"]}
     return rates[sets.get(environment, "R1")]
 
 
-def _learning_rate(environment: str, batch_size: int, method: str, usual: float) -> float:
+def _learning_rate(environment: str, batch_size: int, method: str) -> float:
     """The best rate known, or else the usual one; the highest that the paper tried where it tried only lower ones."""
-    kind = find_method(method)
-    family = "dqn" if kind.replay else "hpg" if kind.hindsight else "gcpg"
-    if best := LEARNING_RATES.get((environment, batch_size, family)):
+    if best := LEARNING_RATES.get((environment, batch_size, method)):
         return best
-    tried = tried_learning_rates(environment, kind.replay)
-    return usual if usual in tried else max(tried)
+    option = find_option(find_method(method).options, "learning_rate")
+    usual = option.default if option else 1e-3
+    tried = tried_learning_rates(environment, method)
+    return usual if usual in tried or method not in PUBLISHED else max(tried)
 
 
 def network_settings(environment: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import functools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -29,8 +30,8 @@ class ImageTrunk(eqx.Module):
     The goal enters after the convolutions: what a picture costs is paid once, whatever the number of goals.
     """
 
-    kernels: list[Float[Array, "patch channels"]]
-    biases: list[Float[Array, " channels"]]
+    kernels: list[Float[Array, "_patch _channels"]]
+    biases: list[Float[Array, " _channels"]]
     state_weight: Float[Array, "features hidden"]
     goal_weight: Float[Array, "goal hidden"]
     bias: Float[Array, " hidden"]
@@ -106,8 +107,8 @@ def _features(
     pictures: Shaped[Array, "row height width depth"],
     order: Int[Array, " row"],
     count: Int[Array, ""],
-    kernels: list[Float[Array, "patch channels"]],
-    biases: list[Float[Array, " channels"]],
+    kernels: list[Float[Array, "_patch _channels"]],
+    biases: list[Float[Array, " _channels"]],
 ) -> Float[Array, "row down across channels"]:
     """The last maps of the first `count` pictures in this order; those of the others are not worked out.
 
@@ -117,8 +118,14 @@ def _features(
 
 
 def _all_maps(
-    activation: Activation, pictures: Array, order: Array, count: Array, kernels: list, biases: list, keep: int
-) -> list[Float[Array, "row down across channels"]]:
+    activation: Activation,
+    pictures: Array,
+    order: Array,
+    count: Array,
+    kernels: list[Array],
+    biases: list[Array],
+    keep: int,
+) -> list[Float[Array, "_row _down _across _channels"]]:
     """The maps after each of the last `keep` layers; rows are added until they fill tiles."""
     tile = min(TILE, len(order))
     padded = jnp.pad(order, (0, -len(order) % tile))
@@ -136,13 +143,15 @@ def _all_maps(
 
 
 def _forward(
-    activation: Activation, pictures: Array, order: Array, count: Array, kernels: list, biases: list
-) -> tuple[Array, tuple]:
+    activation: Activation, pictures: Array, order: Array, count: Array, kernels: list[Array], biases: list[Array]
+) -> tuple[Array, tuple[Any, ...]]:
     found = _all_maps(activation, pictures, order, count, kernels, biases, keep=len(LAYERS))
     return found[-1][: len(order)], (pictures, order, kernels, found)
 
 
-def _backward(activation: Activation, kept: tuple, change: Float[Array, "row down across channels"]) -> tuple:
+def _backward(
+    activation: Activation, kept: tuple[Any, ...], change: Float[Array, "row down across channels"]
+) -> tuple[Any, ...]:
     """Gradients of kernels and biases, from the pictures alone on which something depends."""
     pictures, order, kernels, found = kept
     tile, more = min(TILE, len(order)), len(found[-1]) - len(order)

@@ -27,8 +27,8 @@ def scaled_uniform(key: Key[Array, ""], shape: tuple[int, int]) -> Float[Array, 
 class Perceptron(eqx.Module):
     """Hidden layers, tanh units unless told otherwise, and a linear output; works on a batch of rows at once."""
 
-    weights: list[Float[Array, "inputs outputs"]]
-    biases: list[Float[Array, " outputs"]]
+    weights: list[Float[Array, "_inputs _outputs"]]
+    biases: list[Float[Array, " _outputs"]]
     activation: Activation = eqx.field(static=True)
 
     def __init__(

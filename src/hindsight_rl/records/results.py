@@ -11,36 +11,10 @@ import numpy as np
 
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.records.files import write_atomically
-from hindsight_rl.records.runs import Cause, Cell, FinishedRun, RunKey, StudyResults
+from hindsight_rl.records.layout import FORMAT, TABLES, choices_text, metric_columns, migrate
+from hindsight_rl.records.runs import Cause, Cell, FinishedRun, RunKey, StudyResults, other_metrics
 
-FORMAT = 1
-"""Version of the layout; a reader refuses a newer one."""
 RESULTS = "results.sqlite"
-
-_TABLES = """
-CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE cells (
-    environment TEXT, batch_size INTEGER, method TEXT, plan TEXT NOT NULL, position INTEGER NOT NULL,
-    PRIMARY KEY (environment, batch_size, method)
-) WITHOUT ROWID;
-CREATE TABLE origins (number INTEGER PRIMARY KEY, content TEXT NOT NULL UNIQUE);
-CREATE TABLE runs (
-    number INTEGER PRIMARY KEY,
-    environment TEXT NOT NULL, batch_size INTEGER NOT NULL, method TEXT NOT NULL,
-    stage TEXT NOT NULL, learning_rate REAL NOT NULL, baseline_learning_rate REAL NOT NULL, seed INTEGER NOT NULL,
-    settings TEXT NOT NULL, seconds REAL NOT NULL, failed_batch INTEGER, cause TEXT,
-    origin INTEGER NOT NULL REFERENCES origins,
-    UNIQUE (environment, batch_size, method, stage, learning_rate, baseline_learning_rate, seed)
-);
-CREATE TABLE evaluations (
-    run INTEGER NOT NULL REFERENCES runs, batch INTEGER NOT NULL, episodes INTEGER NOT NULL,
-    mean_return REAL, success_rate REAL, PRIMARY KEY (run, batch)
-) WITHOUT ROWID;
-CREATE TABLE records (
-    run INTEGER NOT NULL REFERENCES runs, name TEXT NOT NULL, shape TEXT NOT NULL, content BLOB NOT NULL,
-    PRIMARY KEY (run, name)
-) WITHOUT ROWID;
-"""
 
 
 class ResultsFile:
@@ -53,7 +27,7 @@ class ResultsFile:
     @classmethod
     @contextmanager
     def open(cls, path: Path, create: bool = False, seconds_to_wait: float = 10.0) -> Iterator[Self]:
-        """Open the file of a study, or begin a new one."""
+        """Open the file of a study. With `create`, for its one writer: begin it, or bring it to this format."""
         if not create and not path.exists():
             raise HindsightError(f"'{path.parent}' holds no study: it has no {path.name}.")
         with _explained(path):
@@ -63,26 +37,43 @@ class ResultsFile:
             connection = sqlite3.connect(path, timeout=seconds_to_wait, isolation_level=None)
         try:
             results = cls(path, connection)
-            results._check()
+            if results._checked_format() < FORMAT:
+                results._bring_up_to_date(in_place=create)
             yield results
         finally:
-            connection.close()
+            results._connection.close()
 
-    def _check(self) -> None:
-        """Refuse a file that is not ours, is damaged, or comes from a newer version."""
+    def _bring_up_to_date(self, in_place: bool) -> None:
+        """Migrate the file or, for those who only read it, a copy in memory to which nothing can be written."""
+        with _explained(self._path):
+            if in_place:
+                with self._transaction():
+                    migrate(self._connection)
+                return
+            copy = sqlite3.connect(":memory:", isolation_level=None)
+            with closing(self._connection), self._reading():
+                self._rows("SELECT name FROM facts")  # from now on nobody can lock the file, for which it would wait
+                self._connection.backup(copy)
+            self._connection = copy
+            migrate(copy)
+            copy.execute("PRAGMA query_only = ON")
+
+    def _checked_format(self) -> int:
+        """The file's format; one that is not ours, is damaged, or comes from a newer version is refused."""
         with _explained(self._path):
             names = {row[0] for row in self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if "facts" not in names:
                 raise HindsightError(f"'{self._path}' is damaged or not a study's results: it lacks its tables.")
             rows = self._connection.execute("SELECT value FROM facts WHERE name = 'format'").fetchall()
             found = json.loads(rows[0][0]) if rows else None
-            if found != FORMAT:
+            if found not in (1, FORMAT):
                 newer = isinstance(found, int) and found > FORMAT
                 reason = "a newer hindsight wrote it; install that one" if newer else "no hindsight wrote that"
                 raise HindsightError(f"'{self._path}' has format {found}, but this hindsight reads {FORMAT}: {reason}.")
             verdict = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
             if verdict != "ok":
                 raise HindsightError(f"'{self._path}' is damaged: {verdict.splitlines()[0]}.")
+            return int(found)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -121,21 +112,22 @@ class ResultsFile:
     def write_runs(self, runs: Sequence[FinishedRun]) -> None:
         """Add finished runs: all of them or, when that fails, none."""
         with _explained(self._path), self._transaction():
+            columns = metric_columns(self._connection, (name for run in runs for name in run.metrics))
             for run in runs:
-                self._insert(run)
+                self._insert(run, columns)
 
-    def _insert(self, run: FinishedRun) -> None:
+    def _insert(self, run: FinishedRun, columns: Mapping[str, str]) -> None:
         failure = (run.failure.batch, run.failure.sentence) if run.failure else (None, None)
         settings = json.dumps(run.settings, sort_keys=True)
-        values = (*run.cell, *run.key, settings, run.seconds, *failure, run.origin)
-        places = ", ".join("?" * len(values))
-        number = self._connection.execute(f"INSERT INTO runs VALUES (NULL, {places})", values).lastrowid
-        columns = (run.batches, run.episodes, run.mean_returns, run.success_rates)
-        rows = [
-            (number, int(batch), int(episodes), _nullable(value), _nullable(rate))
-            for batch, episodes, value, rate in zip(*columns, strict=True)
-        ]
-        self._connection.executemany("INSERT INTO evaluations VALUES (?, ?, ?, ?, ?)", rows)
+        key = (run.key.stage, choices_text(run.key.choices), run.key.seed)
+        row = (*run.cell, *key, settings, run.seconds, *failure, run.origin)
+        places = ", ".join("?" * len(row))
+        number = self._connection.execute(f"INSERT INTO runs VALUES (NULL, {places})", row).lastrowid
+        names = ", ".join(["run", "batch", "episodes", *(columns[name] for name in run.metrics)])
+        values = [_nullable(values) for values in run.metrics.values()]
+        rows = zip([number] * len(run.batches), map(int, run.batches), map(int, run.episodes), *values, strict=True)
+        places = ", ".join("?" * (3 + len(values)))
+        self._connection.executemany(f"INSERT INTO evaluations ({names}) VALUES ({places})", rows)
         for name, array in run.records.items():
             content = np.asarray(array, dtype="<i8", order="C")
             row = (number, name, json.dumps(content.shape), content.tobytes())
@@ -175,46 +167,56 @@ class ResultsFile:
                 self._connection.execute("COMMIT")
 
     def _read_runs(self) -> list[FinishedRun]:
-        evaluations: dict[int, list[tuple]] = {}
-        query = "SELECT run, batch, episodes, mean_return, success_rate FROM evaluations ORDER BY run, batch"
+        evaluations: dict[int, list[tuple[Any, ...]]] = {}
+        columns = metric_columns(self._connection)
+        query = (
+            f"SELECT {', '.join(['run', 'batch', 'episodes', *columns.values()])} FROM evaluations ORDER BY run, batch"
+        )
         for run, *row in self._rows(query):
             evaluations.setdefault(run, []).append(tuple(row))
         records: dict[int, dict[str, np.ndarray]] = {}
         for run, name, shape, content in self._rows("SELECT run, name, shape, content FROM records ORDER BY run, name"):
             records.setdefault(run, {})[name] = np.frombuffer(content, dtype="<i8").reshape(json.loads(shape))
-        return [
-            _finished_run(row, evaluations.get(row[0], []), records.get(row[0], {}))
-            for row in self._rows(
-                "SELECT number, environment, batch_size, method, stage, learning_rate, baseline_learning_rate, seed,"
-                " settings, seconds, failed_batch, cause, origin FROM runs"
-                " ORDER BY environment, batch_size, method, stage, learning_rate, baseline_learning_rate, seed"
-            )
+        query = (
+            "SELECT number, environment, batch_size, method, stage, choices, seed, settings, seconds, failed_batch,"
+            " cause, origin FROM runs"
+        )
+        runs = [
+            _finished_run(row[1:], list(columns), evaluations.get(row[0], []), records.get(row[0], {}))
+            for row in self._rows(query)
         ]
+        return sorted(runs, key=lambda run: (run.cell, run.key))
 
-    def _rows(self, query: str) -> list[tuple]:
+    def _rows(self, query: str) -> list[tuple[Any, ...]]:
         return self._connection.execute(query).fetchall()
 
 
 def _empty_file() -> bytes:
     """The content of a file without runs."""
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(_TABLES)
-        connection.execute("INSERT INTO facts VALUES ('format', ?)", (json.dumps(FORMAT),))
-        connection.commit()
+        connection.executescript(TABLES)
         return connection.serialize()
 
 
-def _finished_run(row: tuple, evaluations: Sequence[tuple], records: Mapping[str, np.ndarray]) -> FinishedRun:
-    _, environment, batch_size, method, stage, rate, baseline_rate, seed, settings, seconds, batch, cause, origin = row
-    table = np.array(evaluations, dtype=np.float64).reshape(-1, 4)
+def _finished_run(
+    row: tuple[Any, ...],
+    names: Sequence[str],
+    evaluations: Sequence[tuple[Any, ...]],
+    records: Mapping[str, np.ndarray],
+) -> FinishedRun:
+    environment, batch_size, method, stage, choices, seed, settings, seconds, batch, cause, origin = row
+    table = np.array(evaluations, dtype=np.float64).reshape(-1, 2 + len(names))
+    metrics = dict(zip(names, table[:, 2:].T, strict=True))
+    for name in other_metrics(names):
+        if np.isnan(metrics[name]).all():  # other runs recorded it
+            del metrics[name]
     return FinishedRun(
         cell=Cell(environment, batch_size, method),
-        key=RunKey(stage, rate, baseline_rate, seed),
+        key=RunKey(stage, tuple(json.loads(choices).items()), seed),
         settings=json.loads(settings),
         batches=table[:, 0].astype(np.int64),
         episodes=table[:, 1].astype(np.int64),
-        mean_returns=table[:, 2],
-        success_rates=table[:, 3],
+        metrics=metrics,
         seconds=seconds,
         failure=None if cause is None else Cause(batch, cause),
         records=records,
@@ -222,8 +224,8 @@ def _finished_run(row: tuple, evaluations: Sequence[tuple], records: Mapping[str
     )
 
 
-def _nullable(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
+def _nullable(values: np.ndarray) -> list[float | None]:
+    return [None if np.isnan(value) else float(value) for value in values]
 
 
 @contextmanager
@@ -245,6 +247,6 @@ def _explained(path: Path) -> Iterator[None]:
     except HindsightError:
         raise
     # What is no longer what was written can break anywhere between SQLite and the arrays.
-    except (sqlite3.DatabaseError, ValueError, TypeError, OSError) as error:
+    except (sqlite3.DatabaseError, ValueError, TypeError, LookupError, AttributeError, OSError) as error:
         gist = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
         raise HindsightError(f"'{path}' is damaged or not a study's results: {gist}.") from error

@@ -1,7 +1,7 @@
 """What is known of the runs of a study: which they are, and what came out of each."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -10,6 +10,10 @@ from jaxtyping import Float, Int
 
 DEFINITIVE = "definitive"
 """The stage of the runs that count; every other stage belongs to the search."""
+Choices = tuple[tuple[str, float], ...]
+"""The values of the options that a study varies, by name, in the method's order."""
+USUAL_METRICS = ("mean_return", "success_rate")
+"""What every run records."""
 
 
 class Cell(NamedTuple):
@@ -31,11 +35,10 @@ class Cell(NamedTuple):
 
 
 class RunKey(NamedTuple):
-    """What tells a run of a cell from the others; a method without a baseline has 0 for its rate."""
+    """What tells a run of a cell from the others."""
 
     stage: str
-    learning_rate: float
-    baseline_learning_rate: float
+    choices: Choices
     seed: int
 
 
@@ -57,9 +60,8 @@ class FinishedRun:
     """All settings of the run, by name."""
     batches: Int[np.ndarray, " evaluation"]
     episodes: Int[np.ndarray, " evaluation"]
-    mean_returns: Float[np.ndarray, " evaluation"]
-    """Average return at each evaluation; NaN from the first evaluation after a failure."""
-    success_rates: Float[np.ndarray, " evaluation"]
+    metrics: Mapping[str, Float[np.ndarray, " evaluation"]]
+    """`mean_return` and `success_rate` at each evaluation, NaN from the first after a failure; others by any name."""
     seconds: float
     """The time of one core that went into the run, evaluations included but not compilation."""
     failure: Cause | None = None
@@ -68,6 +70,16 @@ class FinishedRun:
     each bin, by time step and bin (equal bins from 0 to 1), over all of training."""
     origin: int = 0
     """Number of the entry in `StudyResults.origins` that made it."""
+
+    @property
+    def mean_returns(self) -> Float[np.ndarray, " evaluation"]:
+        """Average return at each evaluation."""
+        return self.metrics["mean_return"]
+
+    @property
+    def success_rates(self) -> Float[np.ndarray, " evaluation"]:
+        """Share of episodes that reached their goal, at each evaluation."""
+        return self.metrics["success_rate"]
 
     @property
     def average_performance(self) -> float:
@@ -88,5 +100,15 @@ class StudyResults:
     """Versions, machine and code version, by number."""
 
     def of(self, cell: Cell, stage: str | None = None) -> list[FinishedRun]:
-        """The runs of a cell, or of one of its stages, by rates and seed."""
+        """The runs of a cell, or of one of its stages, by choices and seed."""
         return [run for run in self.runs if run.cell == cell and stage in (None, run.key.stage)]
+
+
+def distinct(names: Iterable[str]) -> list[str]:
+    """Each name once, in the order of their first appearance."""
+    return list(dict.fromkeys(names))
+
+
+def other_metrics(names: Iterable[str]) -> list[str]:
+    """The names of what only some runs record, each once."""
+    return [name for name in distinct(names) if name not in USUAL_METRICS]

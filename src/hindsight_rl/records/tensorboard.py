@@ -1,5 +1,6 @@
 """Learning curves as TensorBoard event files, for those who watch their runs there."""
 
+import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,7 +38,7 @@ class EventFiles:
             self.close(name)
 
     def write(self, run: str, batch: int, values: Mapping[str, float]) -> None:
-        """Add values of a run after so many batches; what an earlier start wrote for later batches is replaced."""
+        """Add finite values of a run after so many batches; what an earlier start wrote for later ones is replaced."""
         if run not in self._writers:
             # Files are named after the second in which they are made; a second start within it must not overwrite.
             suffix = f".{time.time_ns()}"
@@ -45,9 +46,15 @@ class EventFiles:
                 str(self._folder / run), purge_step=batch, flush_secs=SECONDS_UNTIL_SHOWN, filename_suffix=suffix
             )
         for name, value in values.items():
-            self._writers[run].add_scalar(name, value, batch)
+            if math.isfinite(value):
+                self._writers[run].add_scalar(name, value, batch)
 
     def close(self, run: str) -> None:
         """A run is over."""
         if run in self._writers:
             self._writers.pop(run).close()
+
+
+def event_names(values: Mapping[str, float]) -> dict[str, float]:
+    """Metrics under the names that people read: `return`, `success rate`, and others with spaces."""
+    return {name.removeprefix("mean_").replace("_", " "): value for name, value in values.items()}

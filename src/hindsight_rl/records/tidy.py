@@ -3,54 +3,44 @@
 import csv
 import io
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from hindsight_rl.core.errors import HindsightError
-from hindsight_rl.records.runs import StudyResults
+from hindsight_rl.records.runs import USUAL_METRICS, StudyResults, distinct, other_metrics
+
+Row = tuple[str | int | float | None, ...]
+"""One evaluation of one run; None for a choice or metric that it lacks, and for values after a failure."""
 
 
-class Row(NamedTuple):
-    """One evaluation of one run; values are None where the run had failed."""
-
-    environment: str
-    batch_size: int
-    method: str
-    stage: str
-    learning_rate: float
-    baseline_learning_rate: float | None
-    """None for a method without a baseline."""
-    seed: int
-    batch: int | None
-    """None for a run that an exception ended before its first evaluation was written."""
-    episodes: int | None
-    mean_return: float | None
-    success_rate: float | None
-    failure: str | None
-    """Why the run failed, where it did."""
+def columns(results: StudyResults) -> tuple[str, ...]:
+    """The names of a row's entries; batch and episodes are None for a run that ended before its first evaluation."""
+    choices, metrics = _names(results)
+    head = ("environment", "batch_size", "method", "stage", *choices, "seed")
+    return (*head, "batch", "episodes", *metrics, "failure")
 
 
 def rows(results: StudyResults) -> Iterator[Row]:
-    """Every row, by cell, stage, rates, seed and batch."""
+    """Every row, by cell, stage, choices, seed and batch."""
+    choices, metrics = _names(results)
     for run in results.runs:
-        baseline = run.key.baseline_learning_rate or None
-        head = (*run.cell, run.key.stage, run.key.learning_rate, baseline, run.key.seed)
+        chosen = dict(run.key.choices)
+        head = (*run.cell, run.key.stage, *(chosen.get(name) for name in choices), run.key.seed)
         failure = run.failure.sentence if run.failure else None
         if not len(run.batches):
-            yield Row(*head, None, None, None, None, failure)
-        for values in zip(run.batches, run.episodes, run.mean_returns, run.success_rates, strict=True):
-            batch, episodes, mean_return, success_rate = values
-            known = None if np.isnan(mean_return) else float(mean_return)
-            rate = None if np.isnan(success_rate) else float(success_rate)
-            yield Row(*head, int(batch), int(episodes), known, rate, failure)
+            yield (*head, None, None, *(None for _ in metrics), failure)
+        missing = np.full(len(run.batches), np.nan)
+        values = [run.metrics.get(name, missing) for name in metrics]
+        for batch, episodes, *found in zip(run.batches, run.episodes, *values, strict=True):
+            known = (None if np.isnan(value) else float(value) for value in found)
+            yield (*head, int(batch), int(episodes), *known, failure)
 
 
 def to_csv(results: StudyResults) -> bytes:
     """The table as CSV; every number comes back exactly, and what is missing is empty."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(Row._fields)
+    writer.writerow(columns(results))
     for row in rows(results):
         writer.writerow(["" if value is None else repr(value) if isinstance(value, float) else value for value in row])
     return buffer.getvalue().encode()
@@ -62,9 +52,15 @@ def to_parquet(results: StudyResults) -> bytes:
         import polars
     except ImportError:
         raise HindsightError("Parquet needs the package polars: pip install 'hindsight-rl[parquet]'.") from None
-    whole, number, text = polars.Int64, polars.Float64, polars.String
-    kinds = (text, whole, text, text, number, number, whole, whole, whole, number, number, text)
-    schema = dict(zip(Row._fields, kinds, strict=True))
+    whole, text = ("batch_size", "seed", "batch", "episodes"), ("environment", "method", "stage", "failure")
+    kinds = {**dict.fromkeys(whole, polars.Int64), **dict.fromkeys(text, polars.String)}
+    schema = {name: kinds.get(name, polars.Float64) for name in columns(results)}
     buffer = io.BytesIO()
     polars.DataFrame(list(rows(results)), schema=schema, orient="row").write_parquet(buffer)
     return buffer.getvalue()
+
+
+def _names(results: StudyResults) -> tuple[list[str], list[str]]:
+    """The choices and the metrics that any run has."""
+    choices = distinct(name for run in results.runs for name, _ in run.key.choices)
+    return choices, [*USUAL_METRICS, *other_metrics(name for run in results.runs for name in run.metrics)]

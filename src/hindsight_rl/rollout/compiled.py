@@ -10,16 +10,20 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from hindsight_rl.core.episodes import Episodes
 from hindsight_rl.environments.interface import Environment, State
 
+Actions = Int[Array, " episode"] | Float[Array, "episode size"]
+"""One of a few, or a vector, for each episode."""
+
 Explore = Callable[
     [Float[Array, "episode *features"], Float[Array, "episode *goal"], Int[Array, ""], Key[Array, ""]],
-    tuple[Int[Array, " episode"], Float[Array, " episode"]],
+    tuple[Actions, Float[Array, " episode"]],
 ]
 """Draws actions for observations, goals, the time and a key; also returns their log-probabilities."""
 
-Exploit = Callable[
-    [Float[Array, "episode *features"], Float[Array, "episode *goal"], Int[Array, ""]], Int[Array, " episode"]
-]
+Exploit = Callable[[Float[Array, "episode *features"], Float[Array, "episode *goal"], Int[Array, ""]], Actions]
 """The greedy actions for observations, goals and the time."""
+
+EpisodesEnd = Literal["goal", "horizon"]
+"""Where an episode ends: `goal`, where its pursued goal is reached; `horizon`, at the horizon whatever is reached."""
 
 
 class Outcomes(NamedTuple):
@@ -34,9 +38,9 @@ def collect(
     explore: Explore,
     batch_size: int,
     key: Key[Array, ""],
-    horizon: Literal["paper", "full"] = "paper",
+    episodes_end: EpisodesEnd = "goal",
 ) -> Episodes:
-    """A batch of episodes. Horizon `paper`: reaching the pursued goal ends an episode; `full`: nothing does."""
+    """A batch of episodes. Continuous actions have an axis for their numbers behind that of time."""
     states, goals, step_key = _begin(environment, batch_size, key)
 
     def step(states: State, time: Int[Array, ""]) -> tuple[State, tuple[Array, Array, State]]:
@@ -55,7 +59,7 @@ def collect(
         achieved_goals=achieved_goals,
         actions=jnp.swapaxes(actions, 0, 1),
         pursued_goals=goals,
-        lengths=_lengths(environment, achieved_goals, goals, horizon),
+        lengths=_lengths(environment, achieved_goals, goals, episodes_end),
         log_probabilities=log_probabilities.T,
     )
 
@@ -93,9 +97,11 @@ def _step(environment: Environment, states: State, actions: Array, key: Key[Arra
     return jax.vmap(environment.step)(states, actions, jax.random.split(key, actions.shape[0]))
 
 
-def _lengths(environment: Environment, achieved_goals: Array, goals: Array, horizon: str) -> Int[Array, " episode"]:
+def _lengths(
+    environment: Environment, achieved_goals: Array, goals: Array, episodes_end: EpisodesEnd
+) -> Int[Array, " episode"]:
     actions = achieved_goals.shape[1] - 1
-    if horizon == "full":
+    if episodes_end == "horizon":
         return jnp.full(goals.shape[0], actions)
     reached = jax.vmap(jax.vmap(environment.reached, in_axes=(0, None)))(achieved_goals[:, 1:], goals)
     return jnp.where(jnp.any(reached, axis=1), jnp.argmax(reached, axis=1) + 1, actions)

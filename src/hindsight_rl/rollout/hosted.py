@@ -3,7 +3,7 @@
 import functools
 import os
 from collections.abc import Callable, Iterator
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +11,8 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from hindsight_rl.core.episodes import Episodes
-from hindsight_rl.environments.hosted import HostedEnvironment
-from hindsight_rl.environments.task import HostedTask
-from hindsight_rl.rollout.compiled import Outcomes
+from hindsight_rl.environments.hosted import HostedTask
+from hindsight_rl.rollout.compiled import EpisodesEnd, Outcomes
 from hindsight_rl.rollout.slots import Layout
 from hindsight_rl.rollout.workers import WorkerPool
 
@@ -21,22 +20,24 @@ Explore = Callable[[np.ndarray, np.ndarray, np.integer, Key[Array, ""]], tuple[A
 """As for compiled environments, from arrays that come from simulators."""
 
 
-def layout_of(environment: HostedEnvironment) -> Layout:
-    """What an episode of the environment shows and takes."""
-    action_shape = (environment.action_count,) if environment.continuous else ()
-    return Layout(environment.observation_shape, environment.observation_type, environment.goal_shape, action_shape)
+def layout_of(task: HostedTask) -> Layout:
+    """What an episode of the task shows and takes."""
+    action_shape = (task.action_count,) if task.continuous else ()
+    return Layout(task.observation_shape, task.observation_type, task.goal_shape, action_shape)
 
 
 def open_pool(
-    environment: HostedEnvironment,
+    task: HostedTask,
     slots: int,
     workers: int | None = None,
     notice: Callable[[str], None] = lambda sentence: None,
 ) -> WorkerPool:
-    """A pool in which so many episodes are played at a time, by as many workers as said here or by the environment."""
-    if workers is None:
-        workers = environment.workers or os.cpu_count() or 1
-    return WorkerPool(environment.simulator(), layout_of(environment), slots, workers, notice)
+    """A pool in which so many episodes are played at a time, by so many workers; one for each core unless given.
+
+    No result depends on their number: it belongs to the machine.
+    """
+    count = (os.cpu_count() or 1) if workers is None else workers
+    return WorkerPool(task.source(), layout_of(task), slots, count, notice)
 
 
 def episode_seeds(key: Key[Array, ""], episodes: int) -> tuple[np.ndarray, Key[Array, ""]]:
@@ -48,28 +49,28 @@ def episode_seeds(key: Key[Array, ""], episodes: int) -> tuple[np.ndarray, Key[A
 
 
 def collect_hosted(
-    environment: HostedEnvironment,
+    task: HostedTask,
     pool: WorkerPool,
     explore: Explore,
     batch_size: int,
     key: Key[Array, ""],
-    horizon: Literal["paper", "full"] = "paper",
+    episodes_end: EpisodesEnd = "goal",
 ) -> Episodes:
     """A batch of episodes, as `collect` makes them of compiled environments. `explore` must be compiled."""
     seeds, step_key = episode_seeds(key, batch_size)
-    record = _Record(environment, batch_size)
+    record = _Record(task, batch_size)
     for start in range(0, batch_size, pool.places):
         episodes = np.arange(start, min(start + pool.places, batch_size))
-        _play_together(environment, pool, explore, seeds, episodes, step_key, record, horizon == "paper")
+        _play_together(task, pool, explore, seeds, episodes, step_key, record, episodes_end)
     return record.episodes()
 
 
 class _Record:
     """Padded arrays into which episodes are written as they are played."""
 
-    def __init__(self, environment: HostedEnvironment, episodes: int):
-        layout, states = layout_of(environment), environment.horizon
-        action_type = np.float32 if environment.continuous else np.int32
+    def __init__(self, task: HostedTask, episodes: int):
+        layout, states = layout_of(task), task.horizon
+        action_type = np.float32 if task.continuous else np.int32
         self.observations = np.zeros((episodes, states, *layout.observation_shape), layout.observation_type)
         self.achieved_goals = np.zeros((episodes, states, *layout.goal_shape), np.float32)
         self.actions = np.zeros((episodes, states - 1, *layout.action_shape), action_type)
@@ -83,14 +84,14 @@ class _Record:
 
 
 def _play_together(
-    environment: HostedEnvironment,
+    task: HostedTask,
     pool: WorkerPool,
     explore: Explore,
     seeds: np.ndarray,
     episodes: np.ndarray,
     step_key: Key[Array, ""],
     record: _Record,
-    ends_at_goal: bool,
+    episodes_end: EpisodesEnd,
 ) -> None:
     """Play episodes side by side, one in each slot, from their beginning to the last one's end.
 
@@ -103,7 +104,7 @@ def _play_together(
     record.goals[episodes] = pool.slots.goals[slots]
     shown = _Shown(record, pool, episodes)
     shown.write(slots, 0)
-    action_keys = _action_keys(step_key, environment.horizon - 1)
+    action_keys = _action_keys(step_key, task.horizon - 1)
 
     def act(live: np.ndarray, time: int) -> None:
         """Have the next actions of some episodes taken. With pictures the workers wait meanwhile: keep it short."""
@@ -114,7 +115,7 @@ def _play_together(
         record.log_probabilities[episodes[live], time] = log_probabilities
         record.lengths[episodes[live]] = time + 1
 
-    shares = [slots] if environment.shows_pictures else [slots[: len(slots) // 2], slots[len(slots) // 2 :]]
+    shares = [slots] if task.shows_pictures else [slots[: len(slots) // 2], slots[len(slots) // 2 :]]
     live = {team: share for team, share in enumerate(shares) if len(share)}
     times = dict.fromkeys(live, 0)
     for team in live:
@@ -124,10 +125,10 @@ def _play_together(
         times[team] += 1
         shown.write(live[team], times[team])
         ended = pool.slots.over[slots]
-        if ends_at_goal:
-            ended = ended | reached_now(environment.task, pool.slots.achieved_goals[slots], record.goals[episodes])
+        if episodes_end == "goal":
+            ended = ended | reached_now(task, pool.slots.achieved_goals[slots], record.goals[episodes])
         live[team] = live[team][~ended[live[team]]]
-        if len(live[team]) and times[team] < environment.horizon - 1:
+        if len(live[team]) and times[team] < task.horizon - 1:
             act(live[team], times[team])
         else:
             del live[team]
@@ -150,32 +151,49 @@ def _action_keys(step_key: Key[Array, ""], actions: int) -> list[Key[Array, ""]]
     return [jax.random.split(jax.random.fold_in(step_key, time))[0] for time in range(actions)]
 
 
-class _Judges(NamedTuple):
-    """The compiled judgements of a task over rows of states and goals."""
+class _Mapped(NamedTuple):
+    """Functions of a task, compiled for rows of states and goals."""
 
+    task: HostedTask
     reached: Callable[[np.ndarray, np.ndarray], Array]
     rewards_and_reached: Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[Array, Array]]
 
 
-@functools.lru_cache(maxsize=4)
-def _judges(task: HostedTask) -> _Judges:
-    reached = jax.vmap(task.reached)
+_MAPPED: dict[int, _Mapped] = {}
+"""The newest ones by the identity of their tasks, which may hold what cannot be hashed."""
 
-    def both(achieved: Array, goals: Array, times: Array) -> tuple[Array, Array]:
-        return jax.vmap(task.reward)(achieved, goals, times), reached(achieved, goals)
 
-    return _Judges(jax.jit(reached), jax.jit(both))
+def _mapped(task: HostedTask) -> _Mapped:
+    if id(task) not in _MAPPED:
+        while len(_MAPPED) >= 4:
+            del _MAPPED[next(iter(_MAPPED))]
+        reached = jax.vmap(task.reached)
+
+        def both(achieved: Array, goals: Array, times: Array) -> tuple[Array, Array]:
+            return jax.vmap(task.reward)(achieved, goals, times), reached(achieved, goals)
+
+        _MAPPED[id(task)] = _Mapped(task, jax.jit(reached), jax.jit(both))
+    return _MAPPED[id(task)]
 
 
 def reached_now(task: HostedTask, achieved: np.ndarray, goals: np.ndarray) -> np.ndarray:
     """Which of some states reach the goal beside them."""
-    reached = np.asarray(_judges(task).reached(achieved, goals))
+    reached = np.asarray(_mapped(task).reached(achieved, goals))
     task.raise_fault()
     return reached
 
 
+def rewards_and_reached(
+    task: HostedTask, achieved: np.ndarray, goals: np.ndarray, times: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The reward of each state under the goal beside it, and whether it reaches that goal."""
+    rewards, reached = map(np.asarray, _mapped(task).rewards_and_reached(achieved, goals, times))
+    task.raise_fault()
+    return rewards, reached
+
+
 def play_hosted(
-    environment: HostedEnvironment,
+    task: HostedTask,
     pool: WorkerPool,
     exploit: Callable[[np.ndarray, np.ndarray, np.ndarray], Array],
     episodes: int,
@@ -195,12 +213,14 @@ def play_hosted(
         actions = np.asarray(exploit(pool.slots.observations, pool.slots.goals, times))
         pool.step(now, actions[now])
         times[now] += 1
-        # A slot without an episode shows nothing that could be judged: in its place stands one that has an episode.
+        # A slot without an episode shows nothing to be rewarded: in its place stands one that has an episode.
         rows = np.where(playing >= 0, np.arange(count), now[0])
-        rewards, reached = judge(environment.task, pool.slots.achieved_goals[rows], pool.slots.goals[rows], times[rows])
+        rewards, reached = rewards_and_reached(
+            task, pool.slots.achieved_goals[rows], pool.slots.goals[rows], times[rows]
+        )
         returns[playing[now]] += rewards[now]
         successes[playing[now]] |= reached[now]
-        ended = now[reached[now] | pool.slots.over[now] | (times[now] >= environment.horizon - 1)]
+        ended = now[reached[now] | pool.slots.over[now] | (times[now] >= task.horizon - 1)]
         playing[ended] = -1
         _refill(pool, playing, times, waiting, seeds)
     return Outcomes(jnp.asarray(returns, jnp.float32), jnp.asarray(successes))
@@ -219,13 +239,3 @@ def _refill(
         begun.append(int(slot))
     if begun:
         pool.begin(begun, seeds[playing[begun]])
-
-
-def judge(
-    task: HostedTask, achieved: np.ndarray, goals: np.ndarray, times: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The reward of each state under the goal beside it, and whether it reaches that goal."""
-    rewards, reached = _judges(task).rewards_and_reached(achieved, goals, times)
-    judged = np.asarray(rewards), np.asarray(reached)
-    task.raise_fault()
-    return judged

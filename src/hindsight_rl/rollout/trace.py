@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
-from hindsight_rl.environments.hosted import HostedEnvironment
+from hindsight_rl.environments.hosted import HostedTask
 from hindsight_rl.environments.interface import Environment, State
 from hindsight_rl.environments.simulators import Simulator
 
@@ -55,18 +55,18 @@ class FilmedEpisode(NamedTuple):
     total_return: float
 
 
-def film_episode(environment: HostedEnvironment, simulator: Simulator, policy: Acts, seed: int) -> FilmedEpisode:
+def film_episode(task: HostedTask, simulator: Simulator, policy: Acts, seed: int) -> FilmedEpisode:
     """Let the policy act greedily in a simulator that can draw, until it reaches its goal or the episode is over."""
     seen = simulator.reset(seed)
     goal = jnp.asarray(simulator.sample_goal(seed))
     pictures, total, reached = [simulator.picture(np.asarray(goal))], 0.0, False
-    for time in range(1, environment.horizon):
+    for time in range(1, task.horizon):
         action = _act(policy, jnp.asarray(seen.observation), goal, jnp.int32(time - 1))
         seen = simulator.step(np.asarray(action))
         pictures.append(simulator.picture(np.asarray(goal)))
         achieved = jnp.asarray(seen.achieved_goal)
-        total += float(environment.reward(achieved, goal, jnp.int32(time)))
-        reached = bool(environment.reached(achieved, goal))
+        total += float(task.reward(achieved, goal, jnp.int32(time)))
+        reached = bool(task.reached(achieved, goal))
         if reached or seen.over:
             break
     return FilmedEpisode(pictures, reached, total)

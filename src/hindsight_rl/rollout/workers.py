@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from hindsight_rl.core.errors import HindsightError
-from hindsight_rl.environments.simulators import Simulator, SimulatorSource, gist
+from hindsight_rl.core.errors import HindsightError, gist
+from hindsight_rl.environments.simulators import Simulator, SimulatorSource
 from hindsight_rl.rollout.slots import Layout, Slots
 
 BEGIN, STEP = range(2)

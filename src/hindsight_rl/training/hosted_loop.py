@@ -2,20 +2,18 @@
 
 import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
-from hindsight_rl.agents.interface import Agent, LearningRates
-from hindsight_rl.environments.hosted import HostedEnvironment
+from hindsight_rl.environments.hosted import HostedTask
 from hindsight_rl.rollout.hosted import collect_hosted, open_pool, play_hosted
 from hindsight_rl.rollout.workers import WorkerPool
 from hindsight_rl.training.keys import keys_of
-from hindsight_rl.training.recording import Evaluation, record
+from hindsight_rl.training.program import RETURN_NOT_FINITE, STEPS, Program, totals_of
+from hindsight_rl.training.recording import record
 from hindsight_rl.training.settings import Settings
 from hindsight_rl.training.state import Runs, RunState, Snapshot
 
@@ -24,54 +22,30 @@ FEWEST_SLOTS = 16
 """Episodes that are evaluated side by side, however small the batch."""
 
 
-class HostedProgram(NamedTuple):
-    """The compiled functions of a job, and its agent."""
-
-    init: Callable
-    explore: Callable
-    exploit: Callable
-    update: Callable
-    agent: Agent
-
-
-def make_hosted_program(agent: Agent) -> HostedProgram:
-    """Compile (at first use) what a job needs of its agent."""
-
-    def init(seed: Array) -> RunState:
-        return RunState(agent.init(keys_of(seed).init), jnp.int32(-1), jnp.int32(0))
-
-    return HostedProgram(
-        jax.jit(lambda seeds: jax.lax.map(init, seeds)),
-        jax.jit(agent.explore),
-        jax.jit(agent.exploit),
-        agent.update if agent.updates_on_host else jax.jit(agent.update),
-        agent,
-    )
-
-
 def hosted_training(
-    environment: HostedEnvironment,
+    program: Program,
     settings: Settings,
-    program: HostedProgram,
     runs: Runs,
     snapshot: Snapshot | None,
     tick: Callable[[int], None],
     notice: Callable[[str], None],
+    workers: int | None,
 ) -> Iterator[Snapshot]:
     """As `training`. Every episode begins from its own seed, so a job resumes at a batch to the very same numbers."""
-    slots = max(settings.batch_size, FEWEST_SLOTS)
-    for sentence in environment.notices:
+    task, slots = program.task, max(settings.batch_size, FEWEST_SLOTS)
+    assert isinstance(task, HostedTask)
+    for sentence in task.notices:
         notice(sentence)
-    with open_pool(environment, slots, notice=notice) as pool:
-        trainer = _Trainer(environment, settings, program, pool, runs, tick)
+    with open_pool(task, slots, workers, notice) as pool:
+        trainer = _Trainer(task, settings, program, pool, runs, tick)
         if snapshot is None:
             states = jax.tree.map(np.asarray, program.init(jnp.asarray(runs.seeds)))
-            snapshot = trainer.evaluated(_each([states]), None, 0)
+            snapshot = trainer.evaluated([(state, {STEPS: 0.0}) for state in _each([states])], None, 0)
             yield snapshot
         while (done := snapshot.batch) < settings.batches:
             target = done + settings.evaluate_every
-            each = [trainer.advance(run, state, done, target) for run, state in enumerate(_each(snapshot.parts))]
-            snapshot = trainer.evaluated(each, snapshot, target)
+            advanced = [trainer.advance(run, state, done, target) for run, state in enumerate(_each(snapshot.parts))]
+            snapshot = trainer.evaluated(advanced, snapshot, target)
             yield snapshot
 
 
@@ -80,60 +54,67 @@ class _Trainer:
 
     def __init__(
         self,
-        environment: HostedEnvironment,
+        task: HostedTask,
         settings: Settings,
-        program: HostedProgram,
+        program: Program,
         pool: WorkerPool,
         runs: Runs,
         tick: Callable[[int], None],
     ):
-        self._environment, self._settings, self._program = environment, settings, program
+        self._task, self._settings, self._program = task, settings, program
         self._pool, self._runs, self._tick = pool, runs, tick
         self._ticked = time.monotonic()
 
-    def advance(self, run: int, state: RunState, done: int, target: int) -> RunState:
-        """Train a run from one batch to another; one that has failed stays as it is."""
-        rates = LearningRates(
-            jnp.float32(self._runs.learning_rates[run]), jnp.float32(self._runs.baseline_learning_rates[run])
-        )
+    def advance(self, run: int, state: RunState, done: int, target: int) -> tuple[RunState, dict[str, float]]:
+        """Train a run from one batch to another, and sum up its metrics; one that has failed stays as it is."""
+        rates = {name: jnp.float32(values[run]) for name, values in self._runs.rates.items()}
         training_key = keys_of(jnp.uint32(self._runs.seeds[run])).training
+        seen: dict[str, float] = {STEPS: 0.0}
         for batch in range(done, target):
             if state.failed_batch >= 0:
                 break
             episode_key, update_key = jax.random.split(jax.random.fold_in(training_key, batch))
             explore = functools.partial(self._program.explore, state.agent)
-            size, horizon = self._settings.batch_size, self._settings.horizon
-            episodes = collect_hosted(self._environment, self._pool, explore, size, episode_key, horizon)
-            learned, cause = self._program.update(state.agent, episodes, rates, update_key)
+            size, end = self._settings.batch_size, self._settings.episodes_end
+            episodes = collect_hosted(self._task, self._pool, explore, size, episode_key, end)
+            learned, cause, metrics = self._program.update(state.agent, episodes, rates, update_key)
             failed = int(cause)  # waits for the update, in which rewards may have failed
-            self._environment.task.raise_fault()
+            self._task.raise_fault()
             if failed:
                 state = state._replace(failed_batch=jnp.int32(batch), cause=cause)
             else:
                 state = state._replace(agent=learned)
+                for name, value in totals_of(metrics, episodes).items():
+                    seen[name] = seen.get(name, 0.0) + float(value)
             self._report(run, batch + 1, done, target)
-        return jax.tree.map(np.asarray, state)
+        return jax.tree.map(np.asarray, state), seen
 
-    def evaluated(self, states: list[RunState], past: Snapshot | None, batch: int) -> Snapshot:
+    def evaluated(
+        self, advanced: list[tuple[RunState, dict[str, float]]], past: Snapshot | None, batch: int
+    ) -> Snapshot:
         """A snapshot with a new evaluation of every run."""
-        outcomes = [self._evaluate(run, state, batch) for run, state in enumerate(states)]
-        evaluation = Evaluation(*(jnp.array(column) for column in zip(*outcomes, strict=True)))
+        outcomes = [self._evaluate(run, state, batch) for run, (state, _) in enumerate(advanced)]
         parts = []
-        for state, (mean_return, _) in zip(states, outcomes, strict=True):
-            if not np.isfinite(mean_return) and state.failed_batch < 0:
-                state = state._replace(failed_batch=jnp.int32(batch), cause=jnp.int32(4))
+        for (state, _), outcome in zip(advanced, outcomes, strict=True):
+            if not np.isfinite(outcome["mean_return"]) and state.failed_batch < 0:
+                state = state._replace(failed_batch=jnp.int32(batch), cause=jnp.int32(RETURN_NOT_FINITE))
             # A part for each run, not one array for all: nothing is copied, be a replay buffer as large as it may.
             parts.append(jax.tree.map(lambda leaf: np.asarray(leaf)[None], state))
+        evaluation, totals = _columns(outcomes), _columns([seen for _, seen in advanced])
         past_evaluations = past.evaluations if past else None
-        return Snapshot(parts, record(past_evaluations, self._runs, self._settings, batch, parts, evaluation))
+        recorded = record(past_evaluations, self._runs, self._settings, batch, parts, evaluation, totals)
+        return Snapshot(parts, recorded)
 
-    def _evaluate(self, run: int, state: RunState, batch: int) -> tuple[float, float]:
+    def _evaluate(self, run: int, state: RunState, batch: int) -> dict[str, float]:
         if state.failed_batch >= 0:
-            return 0.0, 0.0
+            return {"mean_return": 0.0, "success_rate": 0.0}
         key = jax.random.fold_in(keys_of(jnp.uint32(self._runs.seeds[run])).evaluation, batch)
         exploit = functools.partial(self._program.exploit, state.agent)
-        outcomes = play_hosted(self._environment, self._pool, exploit, self._settings.evaluation_episodes, key)
-        return float(np.mean(outcomes.returns)), float(np.mean(outcomes.successes))
+        outcomes = play_hosted(self._task, self._pool, exploit, self._settings.evaluation_episodes, key)
+        return {
+            "mean_return": float(np.mean(outcomes.returns)),
+            "success_rate": float(np.mean(outcomes.successes)),
+        }
 
     def _report(self, run: int, reached: int, done: int, target: int) -> None:
         """Tell how far all runs are on average, every few seconds."""
@@ -148,3 +129,9 @@ def _each(parts: Sequence[RunState]) -> list[RunState]:
     return [
         jax.tree.map(lambda leaf, run=run: leaf[run], part) for part in parts for run in range(len(part.failed_batch))
     ]
+
+
+def _columns(rows: Sequence[Mapping[str, float]]) -> dict[str, np.ndarray]:
+    """The values of all runs by name; not a number for a run that has none."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: np.array([row.get(name, np.nan) for row in rows]) for name in names}

@@ -1,9 +1,9 @@
 """What a training job has reached: the learned state of every run, and who has failed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -28,8 +28,8 @@ class Runs(NamedTuple):
     """What the runs of a job differ in."""
 
     seeds: np.ndarray
-    learning_rates: Float[np.ndarray, " run"]
-    baseline_learning_rates: Float[np.ndarray, " run"]
+    rates: Mapping[str, Float[np.ndarray, " run"]]
+    """The inputs of the compiled program, by name."""
 
 
 @dataclass(frozen=True)
@@ -100,19 +100,17 @@ def state_from_arrays(template: RunState, arrays: Mapping[str, np.ndarray]) -> R
 def snapshot_to_arrays(snapshot: Snapshot) -> dict[str, np.ndarray]:
     """All numbers of a snapshot, for a checkpoint."""
     states = {f"states/{name}": array for name, array in state_to_arrays(snapshot.states).items()}
-    recorded = {
-        f"evaluations/{field.name}": np.asarray(getattr(snapshot.evaluations, field.name))
-        for field in fields(Evaluations)
-    }
-    return {**states, **recorded}
+    return {**states, **{f"evaluations/{name}": array for name, array in snapshot.evaluations.to_arrays().items()}}
 
 
 def snapshot_from_arrays(template: RunState, arrays: Mapping[str, np.ndarray]) -> Snapshot:
     """The inverse of `snapshot_to_arrays`."""
-    states = {name.removeprefix("states/"): array for name, array in arrays.items() if name.startswith("states/")}
-    recorded = {name.removeprefix("evaluations/"): array for name, array in arrays.items() if name.startswith("e")}
-    return Snapshot([state_from_arrays(template, states)], Evaluations(**recorded))
+    states, recorded = (
+        {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        for prefix in ("states/", "evaluations/")
+    )
+    return Snapshot([state_from_arrays(template, states)], Evaluations.from_arrays(recorded))
 
 
-def _name(path: tuple) -> str:
+def _name(path: tuple[Any, ...]) -> str:
     return jax.tree_util.keystr(path, simple=True, separator="/")

@@ -1,0 +1,1 @@
+"""What the runs of a study say: statistics, tables, figures."""

@@ -1,0 +1,1 @@
+"""`hindsight study`: its commands."""

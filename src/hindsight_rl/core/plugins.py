@@ -1,0 +1,72 @@
+"""Users' own pieces: objects named as `module:name`, and those that installed packages announce as entry points."""
+
+import os
+import sys
+from collections.abc import Collection, Mapping
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from hindsight_rl.core.errors import HindsightError, gist, unknown
+
+
+def is_reference(name: str) -> bool:
+    """Whether a name has the form `module:name`."""
+    module, colon, attribute = name.partition(":")
+    return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *attribute.split(".")))
+
+
+def load_object(reference: str, kind: str) -> Any:
+    """The object that `module:name` names; its module is looked for in the current folder too.
+
+    `kind` is what a sentence calls it: "method", "environment", "estimator".
+    """
+    module_name, _, path = reference.partition(":")
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found = import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and module_name.startswith(error.name):
+            raise HindsightError(
+                f"There is no module '{error.name}' for the {kind} '{reference}': it is neither in this folder nor "
+                "installed."
+            ) from None
+        raise HindsightError(f"The {kind} '{reference}' cannot be loaded: {gist(error)}.") from error
+    except (Exception, SystemExit) as error:  # a script may end the program as it is imported
+        raise HindsightError(f"The {kind} '{reference}' cannot be loaded: {gist(error)}.") from error
+    for part in path.split("."):
+        if not hasattr(found, part):
+            names = [name for name in vars(found) if not name.startswith("_")]
+            raise unknown(f"{kind} in '{module_name}'", part, names)
+        found = getattr(found, part)
+    return found
+
+
+@cache
+def installed(group: str) -> Mapping[str, EntryPoint]:
+    """What installed packages announce in a group of entry points, by name; nothing is imported yet."""
+    found: dict[str, EntryPoint] = {}
+    for entry in entry_points(group=group):
+        if entry.name in found and found[entry.name].value != entry.value:
+            raise HindsightError(
+                f"Two installed packages announce '{entry.name}' in {group}: '{found[entry.name].value}' and "
+                f"'{entry.value}'; uninstall one of them, or name the one you want as module:name."
+            )
+        found[entry.name] = entry
+    return found
+
+
+def require_free(names: Collection[str], taken: Collection[str], kind: str) -> None:
+    """Refuse a name of an installed piece that one of our own has."""
+    for name in names:
+        if name in taken:
+            raise HindsightError(
+                f"An installed package announces the {kind} '{name}', but that name is taken: use module:name for it."
+            )
+
+
+def load_installed(group: str, name: str, kind: str) -> Any:
+    """The object behind an entry point."""
+    return load_object(installed(group)[name].value, kind)

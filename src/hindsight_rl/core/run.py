@@ -1,0 +1,61 @@
+"""What every run is told, whatever its environment and method. Imports nothing heavy."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.core.options import Count, Options
+
+EpisodesEnd = Literal["goal", "horizon"]
+
+
+@dataclass(frozen=True)
+class RunSettings(Options):
+    """How long to train, how to evaluate, how often to repeat it."""
+
+    batch_size: Count = 16
+    """Episodes collected for each update."""
+    batches: Count = 1000
+    """Updates in each run."""
+    evaluate_every: Count = 10
+    """Batches between evaluations; must divide the number of batches."""
+    evaluation_episodes: Count = 256
+    """Greedy episodes in each evaluation."""
+    episodes_end: EpisodesEnd = "goal"
+    """When training episodes end. goal: when the pursued goal is reached. horizon: only at the horizon (unbiased)."""
+    runs: Count = 1
+    """Independent runs, trained side by side."""
+    seed: int = 0
+    """Seed of the first run; the others follow it one by one."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.batches % self.evaluate_every:
+            raise HindsightError(
+                f"evaluate_every must divide batches, but {self.evaluate_every} does not divide {self.batches}."
+            )
+        if self.seed < 0 or self.seed + self.runs > 2**32:
+            raise HindsightError(f"seed must lie between 0 and {2**32 - self.runs}, not {self.seed}.")
+
+    @property
+    def seeds(self) -> range:
+        """The seed of each run."""
+        return range(self.seed, self.seed + self.runs)
+
+    @property
+    def evaluation_batches(self) -> range:
+        """The number of batches seen at each evaluation, batch 0 included."""
+        return range(0, self.batches + 1, self.evaluate_every)
+
+
+EARLIER_ENDS = {"paper": "goal", "full": "horizon"}
+
+
+def translated(values: Mapping[str, Any], notice: Callable[[str], None] = lambda sentence: None) -> dict[str, Any]:
+    """Settings with today's names: `horizon = "paper"` or `"full"` was once the name for when episodes end."""
+    values, earlier = dict(values), values.get("horizon")
+    if isinstance(earlier, str) and earlier in EARLIER_ENDS:
+        values["episodes_end"] = EARLIER_ENDS[values.pop("horizon")]
+        notice(f'horizon = "{earlier}" is now episodes_end = "{values["episodes_end"]}" (a horizon is a length).')
+    return values

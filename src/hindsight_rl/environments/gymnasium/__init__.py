@@ -1,0 +1,1 @@
+"""Gymnasium's goal environments, as simulators and as tasks."""

@@ -1,0 +1,1 @@
+"""Ms. Pac-man: the game, its frames and its cells."""

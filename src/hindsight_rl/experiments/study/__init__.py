@@ -1,0 +1,1 @@
+"""Studies: which cells there are, how each is searched and run, and running them."""

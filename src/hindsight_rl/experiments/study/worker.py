@@ -1,0 +1,200 @@
+"""Training a piece of a study: to its end, from where it was stopped, or until it fails."""
+
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.environments.registry import Specification
+from hindsight_rl.experiments.saving import Saver
+from hindsight_rl.experiments.study.policies import keep_best_policy
+from hindsight_rl.experiments.study.protocol import Piece
+from hindsight_rl.records.checkpoints import load_checkpoint, save_checkpoint
+from hindsight_rl.records.runs import DEFINITIVE, Cause, FinishedRun, RunKey
+from hindsight_rl.training.loop import training
+from hindsight_rl.training.program import Program, make_program
+from hindsight_rl.training.state import Runs, RunState, Snapshot, snapshot_from_arrays, snapshot_to_arrays
+
+UNFINISHED = "unfinished.npz"
+RAISED = -1
+"""The batch of a run that an exception ended, whose own batch nobody knows."""
+
+
+@dataclass(frozen=True)
+class Observer:
+    """What to tell of a study while it runs."""
+
+    begin: Callable[[Piece], None] = lambda piece: None
+    tick: Callable[[Piece, int], None] = lambda piece, batch: None
+    """So many batches of a piece are done."""
+    finish: Callable[[Piece, list[FinishedRun]], None] = lambda piece, runs: None
+    notice: Callable[[str], None] = warnings.warn
+    """Something about a hosted environment is odd but does no harm."""
+
+
+class Worker:
+    """Trains pieces one after another, and keeps the compiled program while they share it."""
+
+    def __init__(
+        self, folder: Path, observer: Observer, seconds_between_checkpoints: float, workers: int | None = None
+    ):
+        self._folder, self._workers = folder, workers
+        self._observer = observer
+        self._seconds_between_checkpoints = seconds_between_checkpoints
+        self._noticed: set[str] = set()
+        self._held: tuple[tuple[Specification, Any], Program] | None = None
+
+    def train(self, piece: Piece) -> list[FinishedRun]:
+        """Train a piece to its end; an exception in it becomes the failure of its runs."""
+        clock = _Clock()
+        try:
+            program = self._compiled(piece)
+            snapshot, before = self._unfinished(piece, program)
+            runs, tick = _runs(piece), self._tick(piece)
+            steps = training(program, piece.settings, runs, snapshot, tick, self._notice, self._workers)
+        except Exception as error:
+            return _raised(piece, error, clock.seconds)
+        clock = _Clock(before)
+        save = lambda newest: self._save(piece, newest, clock.seconds)  # noqa: E731
+        with Saver(save, self._seconds_between_checkpoints, snapshot) as saver:
+            while True:
+                try:
+                    snapshot = next(steps)
+                except StopIteration:
+                    break
+                except Exception as error:
+                    return _raised(piece, error, clock.seconds)
+                if snapshot.batch == 0:
+                    clock = _Clock()  # the time before was spent on compiling
+                saver.newest = snapshot
+                self._observer.tick(piece, snapshot.batch)
+                saver.show(snapshot)
+        assert snapshot is not None
+        keep_best_policy(self._folder, piece, snapshot)
+        return _finished(piece, program, snapshot, clock.seconds)
+
+    def _notice(self, sentence: str) -> None:
+        """Every piece opens simulators of its own, but people want to hear of an oddity once."""
+        if sentence not in self._noticed:
+            self._noticed.add(sentence)
+            self._observer.notice(sentence)
+
+    def _tick(self, piece: Piece) -> Callable[[int], None]:
+        return lambda batch: self._observer.tick(piece, batch)
+
+    def _compiled(self, piece: Piece) -> Program:
+        needed = (piece.plan.specification, piece.settings.compiled)
+        if self._held is None or self._held[0] != needed:
+            self._held = (needed, make_program(piece.plan.specification.task, piece.settings))
+        return self._held[1]
+
+    def _unfinished(self, piece: Piece, program: Program) -> tuple[Snapshot | None, float]:
+        """Where the piece was stopped, if it was, and the seconds that went into it."""
+        path = self._folder / UNFINISHED
+        if not path.exists():
+            return None, 0.0
+        try:
+            arrays, metadata = load_checkpoint(path)
+            if metadata.get("piece") != _identity(piece):
+                return None, 0.0
+            return snapshot_from_arrays(program.states(len(piece.keys)), arrays), float(metadata["seconds"])
+        except (HindsightError, KeyError, TypeError):
+            # A damaged checkpoint costs what it held, but is no fault of the runs: the piece begins anew.
+            return None, 0.0
+
+    def _save(self, piece: Piece, snapshot: Snapshot, seconds: float) -> None:
+        metadata: dict[str, Any] = {"piece": _identity(piece), "seconds": seconds}
+        save_checkpoint(self._folder / UNFINISHED, snapshot_to_arrays(snapshot), metadata)
+
+
+class _Clock:
+    """Seconds since it was made, on top of those of an earlier one."""
+
+    def __init__(self, before: float = 0.0):
+        self._began = time.monotonic() - before
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+
+def _identity(piece: Piece) -> Any:
+    # The specification too: a map's file may have changed under its name.
+    specification = {"name": piece.plan.specification.name, "options": dict(piece.plan.specification.options)}
+    identity = {
+        "cell": piece.plan.cell,
+        "specification": specification,
+        "keys": piece.keys,
+        "settings": piece.settings.flat,
+    }
+    return json.loads(json.dumps(identity))  # as it comes back from a file, with lists for tuples
+
+
+def _runs(piece: Piece) -> Runs:
+    chosen = [dict(key.choices) for key in piece.keys]
+    rates = {
+        name: np.array([choices.get(name, rate) for choices in chosen]) for name, rate in piece.settings.rates.items()
+    }
+    return Runs(np.array([key.seed for key in piece.keys], dtype=np.uint32), rates)
+
+
+def _finished(piece: Piece, program: Program, snapshot: Snapshot, seconds: float) -> list[FinishedRun]:
+    evaluations = snapshot.evaluations
+    failures = {failure.run: Cause(failure.batch, failure.cause) for failure in snapshot.failures}
+    records = _records(piece, program, snapshot.states)
+    return [
+        FinishedRun(
+            cell=piece.plan.cell,
+            key=key,
+            settings=_own_settings(piece, key),
+            batches=evaluations.batches,
+            episodes=evaluations.episodes,
+            metrics={name: values[run] for name, values in evaluations.metrics.items()},
+            seconds=_core_seconds(seconds, len(piece.keys)),
+            failure=failures.get(run),
+            records={name: array[run] for name, array in records.items()},
+        )
+        for run, key in enumerate(piece.keys)
+    ]
+
+
+def _records(piece: Piece, program: Program, states: RunState) -> dict[str, np.ndarray]:
+    if piece.round.name != DEFINITIVE:
+        return {}
+    return {name: np.asarray(array) for name, array in program.agent.records(states.agent).items()}
+
+
+def _raised(piece: Piece, error: Exception, seconds: float) -> list[FinishedRun]:
+    """The runs of a piece that ended with an exception."""
+    gist = (str(error).strip().splitlines() or [""])[0]
+    cause = Cause(RAISED, f"{type(error).__name__}: {gist}"[:500])
+    nothing = np.zeros(0)
+    return [
+        FinishedRun(
+            cell=piece.plan.cell,
+            key=key,
+            settings=_own_settings(piece, key),
+            batches=nothing.astype(np.int64),
+            episodes=nothing.astype(np.int64),
+            metrics={"mean_return": nothing, "success_rate": nothing},
+            seconds=_core_seconds(seconds, len(piece.keys)),
+            failure=cause,
+        )
+        for key in piece.keys
+    ]
+
+
+def _own_settings(piece: Piece, key: RunKey) -> dict[str, Any]:
+    return {**piece.plan.settings(piece.round.stage, 1, key.choices).flat, "seed": key.seed}
+
+
+def _core_seconds(seconds: float, runs: int) -> float:
+    """The seconds of one core that went into each of the runs of a piece."""
+    return round(seconds * min(runs, os.cpu_count() or 1) / runs, 3)

@@ -1,0 +1,84 @@
+"""The training loop for compiled environments: compiled between evaluations, one thread for each core."""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from hindsight_rl.training.program import Evaluation, Program, Totals
+from hindsight_rl.training.recording import record
+from hindsight_rl.training.settings import Settings
+from hindsight_rl.training.state import Runs, RunState, Snapshot
+
+SECONDS_BETWEEN_TICKS = 2.0
+RUNS_IN_A_SHARE = 5
+"""Runs that one call trains, where that divides them evenly among the cores; otherwise a call trains one."""
+
+Parts = Sequence[RunState]
+"""The runs in shares that are trained together."""
+
+
+def compiled_training(
+    settings: Settings, program: Program, runs: Runs, snapshot: Snapshot | None, tick: Callable[[int], None]
+) -> Iterator[Snapshot]:
+    """As `training`, for an environment that compiles."""
+    shares = _shares(len(runs.seeds))
+    assert program.advance is not None
+    assert program.nothing is not None
+    compiled = program.advance
+    nothing = [program.nothing(shares[0].stop)] * len(shares)
+    with ThreadPoolExecutor(_workers(len(shares))) as pool:
+
+        def advance(
+            parts: Parts, totals: Sequence[Totals], done: int, more: int, evaluates: bool
+        ) -> tuple[Parts, Sequence[Evaluation], Sequence[Totals]]:
+            def work(share: slice, part: RunState, seen: Totals) -> tuple[RunState, Evaluation, Totals]:
+                rates = {name: jnp.float32(values[share]) for name, values in runs.rates.items()}
+                return jax.block_until_ready(compiled(part, runs.seeds[share], rates, done, more, evaluates, seen))
+
+            advanced = list(pool.map(work, shares, parts, totals))
+            return tuple(zip(*advanced, strict=True))  # type: ignore[return-value]
+
+        if snapshot is None:
+            parts: Parts = list(pool.map(lambda share: program.init(jnp.asarray(runs.seeds[share])), shares))
+            parts, evaluation, totals = advance(parts, nothing, 0, 0, True)
+            recorded = record(None, runs, settings, 0, parts, _together(evaluation), _together(totals))
+            snapshot = Snapshot(parts, recorded)
+            yield snapshot
+        parts = snapshot.parts
+        if [len(part.cause) for part in parts] != [share.stop - share.start for share in shares]:
+            parts = [jax.tree.map(lambda leaf, share=share: leaf[share], snapshot.states) for share in shares]
+        stride = 1
+        while (done := snapshot.batch) < settings.batches:
+            # Summed up in the same order wherever it pauses, so that not a bit depends on that.
+            target, totals = done + settings.evaluate_every, nothing
+            while done < target:
+                began, more = time.monotonic(), min(stride, target - done)
+                parts, evaluation, totals = advance(parts, totals, done, more, done + more == target)
+                done += more
+                stride = max(1, min(2 * stride, int(more * SECONDS_BETWEEN_TICKS / (time.monotonic() - began))))
+                if done < target:
+                    tick(done)
+            seen = _together(evaluation), _together(totals)
+            snapshot = Snapshot(parts, record(snapshot.evaluations, runs, settings, target, parts, *seen))
+            yield snapshot
+
+
+def _together(shares: Sequence[dict[str, Array]]) -> dict[str, np.ndarray]:
+    """What was found of all runs, by name."""
+    return {name: np.concatenate([share[name] for share in shares]) for name in shares[0]}
+
+
+def _workers(shares: int) -> int:
+    return min(shares, os.cpu_count() or 1)
+
+
+def _shares(runs: int) -> list[slice]:
+    """Equal shares of the runs for the cores. Few sizes of share, since each is a program that must be compiled."""
+    size = RUNS_IN_A_SHARE if runs % (RUNS_IN_A_SHARE * _workers(runs)) == 0 else 1
+    return [slice(start, start + size) for start in range(0, runs, size)]
