@@ -7,7 +7,7 @@ from hindsight_rl.core.errors import unknown
 from hindsight_rl.core.options import names_of
 from hindsight_rl.core.plugins import installed, is_reference, load_installed, load_object, require_free
 from hindsight_rl.core.run import RunSettings
-from hindsight_rl.methods import policy_gradients, replay
+from hindsight_rl.methods import policy_gradients, ppo, replay
 from hindsight_rl.methods.interface import Method, check_method
 
 GROUP = "hindsight.methods"
@@ -21,6 +21,8 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "hpg+b": policy_gradients.HPG_BASELINE,
         "hpg-no-ratios": policy_gradients.HPG_NO_RATIOS,
         "policy-gradient": policy_gradients.POLICY_GRADIENT,
+        "hppo": ppo.HPPO,
+        "ppo": ppo.PPO,
         "dqn": replay.DQN,
         "dqn+her": replay.DQN_HER,
     }

@@ -1,0 +1,149 @@
+"""Hindsight PPO: an actor-critic that learns about any goal from any kept episode; plain PPO without the hindsight."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key, Shaped
+
+from hindsight_rl.agents.episode_buffer import EpisodeBuffer, add_episodes, empty_buffer
+from hindsight_rl.agents.hppo_options import PPOOptions
+from hindsight_rl.agents.hppo_update import OPTIMISER, Learned, Notes, all_finite, learn
+from hindsight_rl.agents.interface import CAUSES, Agent, Rates, Update
+from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.environments.interface import Task
+from hindsight_rl.networks.actor_critic import Actor, Critic, Inputs
+from hindsight_rl.networks.perceptron import flat_size
+
+STATISTICS_EPISODES = 256
+"""Episodes that the statistics of the networks' inputs are taken from; later ones would change every ratio."""
+
+FEW_NUMBERS = 8
+"""Up to so many numbers of observation and goal together are shown as waves too, unless options say otherwise."""
+WAVES = 3
+
+
+class HPPOState(NamedTuple):
+    """All that is learned, and the episodes that it is learned from."""
+
+    learned: Learned
+    inputs: Inputs
+    buffer: EpisodeBuffer
+
+
+class GreedyPolicy(eqx.Module):
+    """The most probable action, whatever the time."""
+
+    actor: Actor
+    inputs: Inputs
+
+    def act(
+        self, observation: Shaped[Array, "*features"], goal: Shaped[Array, "*goal"], time: int | Array = 0
+    ) -> Array:
+        """The most probable action for one observation and goal."""
+        return _greedy(self.actor, self.inputs, jnp.asarray(observation)[None], jnp.asarray(goal, jnp.float32)[None])[0]
+
+
+def hppo_agent(task: Task, options: PPOOptions) -> Agent:
+    """The agent that runs hindsight PPO, or plain PPO where the options know no hindsight."""
+    _check(task, options)
+    shape, goal_size = task.observation_shape, flat_size(task.goal_shape)
+    pictures = shape if task.shows_pictures else (flat_size(shape),)
+    few = flat_size(shape) + goal_size <= FEW_NUMBERS
+    waves = options.waves if options.waves is not None else (WAVES if few else 0)
+    slots = min(options.kept_episodes, options.episode_limit or options.kept_episodes)
+
+    def init(key: Key[Array, ""]) -> HPPOState:
+        actor_key, critic_key = jax.random.split(key)
+        inputs = Inputs(pictures, goal_size, options.normalise, options.interactions, waves)
+        sizes = inputs.sizes(pictures, goal_size)
+        actor = Actor(
+            *sizes,
+            task.action_count,
+            options.hidden_layers,
+            actor_key,
+            task.continuous,
+            task.action_bounds,
+            options.deviation_floor,
+        )
+        critic = Critic(*sizes, options.hidden_layers, critic_key)
+        learned = Learned(actor, critic, critic, OPTIMISER.init(actor), OPTIMISER.init(critic))
+        return HPPOState(learned, inputs, empty_buffer(task, slots))
+
+    def explore(
+        state: HPPOState, observations: Array, goals: Array, time: Array, key: Key[Array, ""]
+    ) -> tuple[Array, Float[Array, " episode"]]:
+        actor = state.learned.actor
+        return actor.explore(actor(*state.inputs(observations, goals)), options.exploration, key)
+
+    def exploit(state: HPPOState, observations: Array, goals: Array, time: Array) -> Array:
+        return _greedy(state.learned.actor, state.inputs, observations, goals)
+
+    def update(state: HPPOState, episodes: Episodes, rates: Rates, key: Key[Array, ""]) -> Update:
+        buffer = add_episodes(state.buffer, episodes)
+        inputs = _seen(state.inputs, episodes, state.buffer.added < STATISTICS_EPISODES)
+        learned, notes = learn(task, options, inputs, state.learned, buffer, rates, key)
+        cause = _cause(notes, learned)
+        # What is not finite is not kept; the episodes are. (Selecting the old buffer would copy all of it.)
+        kept = jax.tree.map(lambda new, old: jnp.where(cause == 0, new, old), learned, state.learned)
+        return Update(HPPOState(kept, inputs, buffer), cause, _metrics(task, notes, episodes))
+
+    return Agent(init, explore, exploit, update, lambda state: GreedyPolicy(state.learned.actor, state.inputs))
+
+
+def _check(task: Task, options: PPOOptions) -> None:
+    if task.continuous and options.exploration > 0:
+        bounds = task.action_bounds
+        if bounds is None or not np.all(np.isfinite(bounds)):
+            raise HindsightError(
+                "exploration draws actions uniformly within their bounds, but those of this environment have none: "
+                "leave it at 0."
+            )
+
+
+def _greedy(actor: Actor, inputs: Inputs, observations: Array, goals: Array) -> Array:
+    return actor.head.mode(actor(*inputs(observations, goals)))
+
+
+def _seen(inputs: Inputs, episodes: Episodes, early: Array) -> Inputs:
+    """Inputs with a batch in their statistics, if it is an early one."""
+    if inputs.goals is None:
+        return inputs
+    states = jnp.arange(episodes.observations.shape[1])[None] <= episodes.lengths[:, None]
+    achieved = episodes.achieved_goals.reshape(states.size, -1)
+    pursued = episodes.pursued_goals.reshape(len(episodes.lengths), -1)
+    goals = inputs.goals.seen(
+        jnp.concatenate([achieved, pursued]), jnp.concatenate([states.ravel(), jnp.ones(len(pursued), bool)])
+    )
+    newer = eqx.tree_at(lambda one: one.goals, inputs, goals)
+    if inputs.observations is not None:
+        rows = episodes.observations.reshape(states.size, -1).astype(jnp.float32)
+        newer = eqx.tree_at(lambda one: one.observations, newer, inputs.observations.seen(rows, states.ravel()))
+    return jax.tree.map(lambda new, old: jnp.where(early, new, old), newer, inputs)
+
+
+def _cause(notes: Notes, learned: Learned) -> Int[Array, ""]:
+    """A number into CAUSES: the first check that fails names it."""
+    names = ("the policy gradient is not finite", "the baseline gradient is not finite", "a parameter is not finite")
+    finite = all_finite((learned.actor, learned.critic))
+    failed = jnp.concatenate([~notes.finite, ~finite[None]])
+    causes = jnp.array([CAUSES.index(name) for name in names])
+    return jnp.where(jnp.any(failed), causes[jnp.argmax(failed)], 0).astype(jnp.int32)
+
+
+def _metrics(task: Task, notes: Notes, episodes: Episodes) -> dict[str, Float[Array, ""]]:
+    """Means over the steps of a batch; `reached` is the share of the new episodes that reached their own goal."""
+    reached = jax.vmap(jax.vmap(task.reached, (0, None)))(episodes.achieved_goals[:, 1:], episodes.pursued_goals)
+    steps = jnp.maximum(notes.steps, 1)
+    return {
+        "entropy": notes.sums["entropy"] / steps,
+        "kl": notes.travelled,
+        "clipped": notes.sums["clipped"] / steps,
+        "effective_sample_size": notes.sums["effective_sample_size"] / jnp.maximum(notes.sums["draws"], 1),
+        "value_error": notes.sums["value_error"] / steps,
+        "reached": jnp.mean(jnp.any(reached & episodes.taken, axis=1)),
+        "gradient_steps": notes.steps.astype(jnp.float32),
+    }

@@ -1,0 +1,88 @@
+"""The options of PPO, with hindsight and without. Imports nothing heavy, so that help texts appear at once."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.core.options import Amount, Count, Number, Options, PositiveShare, Rate, Rule, Share, Widths
+
+Whole = Annotated[int, Rule("a whole number of at least 0", lambda value: value >= 0)]
+
+FEWEST_STEPS = 40
+
+
+@dataclass(frozen=True)
+class PPOOptions(Options):
+    """An actor-critic that takes several clipped steps on each batch of episodes, and on those it kept."""
+
+    learning_rate: Rate = 5e-4
+    """Adam's step size for the policy."""
+    critic_learning_rate: Rate = 2e-3
+    """Adam's step size for the critic."""
+    hidden_layers: Widths = (128, 128)
+    """Width of each hidden layer of the networks."""
+    gradient_steps: Count | None = None
+    """Steps on each batch. Unless given, 40, or 3 for each action where that is more: a decision says something about
+    one action only."""
+    steps_per_draw: Count = 10
+    """Steps after which pairs of episode and goal are drawn anew, and their targets computed."""
+    pairs: Count = 256
+    """Pairs of episode and goal in each draw."""
+    minibatch: Count = 512
+    """Decisions in each gradient step, of those that the drawn pairs made."""
+    kept_episodes: Count = 4096
+    """The newest episodes, from which pairs are drawn; the size of a batch draws from the newest batch alone."""
+    trace: Share = 0.9
+    """What of a later correction is handed back at each step: lambda."""
+    ratio_limit: Rate = 1.0
+    """Where ratios are truncated in corrections and in the policy's weights: rho-bar."""
+    trace_limit: Rate = 1.0
+    """Where ratios are truncated in traces: c-bar."""
+    ratio_power: Share = 0.0
+    """Power of the product of earlier ratios that weighs a decision: 1 corrects for the states seen, 0 does not."""
+    clip: Rate = 0.1
+    """How far, relatively, a probability may move from what it was at the draw before an advantage pushes no more."""
+    divergence_limit: Rate | None = None
+    """KL divergence, added up over the draws, at which the steps on a batch stop; never unless given."""
+    entropy: Amount = 0.1
+    """Weight of the policy's entropy, beside advantages with a mean square of one."""
+    target_rate: PositiveShare = 0.05
+    """How far the target critic moves towards the critic at each step."""
+    exploration: Share = 0.0
+    """Share of actions that an exploring agent draws uniformly."""
+    deviation_floor: Amount = 0.0
+    """The least standard deviation of continuous actions, where the bounds lie at -1 and 1."""
+    normalise: bool = True
+    """Show the networks observations and goals with mean 0 and deviation 1, by the statistics of the first episodes."""
+    interactions: bool = True
+    """Show the networks the product of observation and goal as well, where they have the same size."""
+    waves: Whole | None = None
+    """Sines and cosines of each number that the networks are shown as well, with wavelengths from 4 deviations down by
+    halves; 3 unless given where observation and goal have at most 8 numbers together, otherwise none."""
+    reward_offset: Number = 0.0
+    """Added to every reward that the agent learns from; 1 turns -1 and 0 into 0 and 1."""
+    reward_scale: Rate | None = None
+    """What rewards are divided by; the horizon unless given."""
+    episode_limit: Count | None = None
+    """Episodes that the run will ever see; no memory is set aside for more. Set by the run."""
+
+    def steps_on_a_batch(self, actions: int) -> int:
+        """Gradient steps where there are so many actions."""
+        return self.gradient_steps or max(FEWEST_STEPS, 3 * actions)
+
+
+@dataclass(frozen=True)
+class HPPOOptions(PPOOptions):
+    """The same, learning about any goal from any episode."""
+
+    achieved_share: Share = 0.4
+    """Share of pairs whose goal was achieved later in the episode."""
+    own_share: Share = 0.1
+    """Share of pairs whose goal is the one that the episode pursued; all others have goals of other episodes."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.achieved_share + self.own_share > 1:
+            raise HindsightError(
+                f"achieved_share and own_share must sum to at most 1, not {self.achieved_share + self.own_share:g}."
+            )

@@ -1,0 +1,43 @@
+"""PPO, with hindsight and without."""
+
+from typing import TYPE_CHECKING, Any
+
+from hindsight_rl.agents.hppo_options import HPPOOptions, PPOOptions
+from hindsight_rl.methods.interface import Method, Sizes
+
+if TYPE_CHECKING:
+    from hindsight_rl.agents.interface import Agent
+    from hindsight_rl.environments.interface import Task
+
+RATES = ("learning_rate", "critic_learning_rate")
+
+
+def _make(task: "Task", options: PPOOptions) -> "Agent":
+    from hindsight_rl.agents.hppo import hppo_agent
+
+    return hppo_agent(task, options)
+
+
+def _cost(sizes: Sizes, options: Any) -> float:
+    """Two networks, forwards on the drawn pairs and both ways on each minibatch; steps as for few actions."""
+    steps = options.steps_on_a_batch(0)
+    draws = -(-steps // options.steps_per_draw)
+    return 2.0 * draws * options.pairs * sizes.horizon + 8.0 * steps * options.minibatch
+
+
+HPPO = Method(
+    "Hindsight PPO: an actor-critic that learns about any goal from any kept episode.",
+    HPPOOptions,
+    _make,
+    rates=RATES,
+    searched=("learning_rate",),
+    cost=_cost,
+)
+PPO = Method(
+    "PPO: the same actor-critic without hindsight, about the pursued goal alone.",
+    PPOOptions,
+    _make,
+    rates=RATES,
+    searched=("learning_rate",),
+    cost=_cost,
+)
