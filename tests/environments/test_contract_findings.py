@@ -1,5 +1,6 @@
 """The contract's checks find what is wrong: environments and tasks that are broken in one place, for each check."""
 
+import itertools
 import random
 import re
 from collections.abc import Callable
@@ -31,8 +32,12 @@ def hall(**replaced: Any) -> Corridor:
     return type("Hall", (Corridor,), replaced)(**SIZES)
 
 
-def random_walk(self: Corridor, state: Any, action: Any, key: Any) -> Any:
-    return jnp.clip(state + random.choice([-1.0, 1.0]), 0, 4)
+TRACED = itertools.count(1)
+
+
+def restless_walk(self: Corridor, state: Any, action: Any, key: Any) -> Any:
+    """Moves by another distance each time that it is traced."""
+    return jnp.clip(state + 1 / next(TRACED), 0, 4)
 
 
 def seen_when_compiled(self: Corridor, state: Any) -> Any:
@@ -96,7 +101,7 @@ COMPILED_CASES: list[tuple[str, Callable[[], Environment], str]] = [
         lambda: hall(sample_goal=lambda self, key: jnp.zeros(2)),
         "sample_goal must give float32[1] as achieved_goal does, not float32[2].",
     ),
-    ("deterministic", lambda: hall(step=random_walk), "give other states when the program is compiled again"),
+    ("deterministic", lambda: hall(step=restless_walk), "give other states when the program is compiled again"),
     ("pure", lambda: hall(observe=seen_when_compiled), "observe gives something else alone than compiled"),
     ("pure", Writing, "step changes the state that it is given"),
     (
