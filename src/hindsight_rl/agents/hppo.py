@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int, Key, Shaped
 
 from hindsight_rl.agents.episode_buffer import EpisodeBuffer, add_episodes, empty_buffer
 from hindsight_rl.agents.hppo_options import PPOOptions
+from hindsight_rl.agents.hppo_samples import mean_reward
 from hindsight_rl.agents.hppo_update import OPTIMISER, Learned, Notes, all_finite, learn
 from hindsight_rl.agents.interface import CAUSES, Agent, Rates, Update
 from hindsight_rl.core.episodes import Episodes
@@ -31,6 +32,8 @@ class HPPOState(NamedTuple):
 
     learned: Learned
     inputs: Inputs
+    pace: Float[Array, ""]
+    """The mean reward of a step in the first batch, from which rewards are counted."""
     buffer: EpisodeBuffer
 
 
@@ -71,7 +74,7 @@ def hppo_agent(task: Task, options: PPOOptions) -> Agent:
         )
         critic = Critic(*sizes, options.hidden_layers, critic_key)
         learned = Learned(actor, critic, critic, OPTIMISER.init(actor), OPTIMISER.init(critic))
-        return HPPOState(learned, inputs, empty_buffer(task, slots))
+        return HPPOState(learned, inputs, jnp.zeros(()), empty_buffer(task, slots))
 
     def explore(
         state: HPPOState, observations: Array, goals: Array, time: Array, key: Key[Array, ""]
@@ -85,11 +88,13 @@ def hppo_agent(task: Task, options: PPOOptions) -> Agent:
     def update(state: HPPOState, episodes: Episodes, rates: Rates, key: Key[Array, ""]) -> Update:
         buffer = add_episodes(state.buffer, episodes)
         inputs = _seen(state.inputs, episodes, state.buffer.added < STATISTICS_EPISODES)
-        learned, notes = learn(task, options, inputs, state.learned, buffer, rates, key)
+        first = state.buffer.added == 0
+        pace = jax.lax.cond(first, lambda: mean_reward(task, options, episodes), lambda: state.pace)
+        learned, notes = learn(task, options, inputs, state.learned, buffer, rates, key, pace)
         cause = _cause(notes, learned)
         # What is not finite is not kept; the episodes are. (Selecting the old buffer would copy all of it.)
         kept = jax.tree.map(lambda new, old: jnp.where(cause == 0, new, old), learned, state.learned)
-        return Update(HPPOState(kept, inputs, buffer), cause, _metrics(task, notes, episodes))
+        return Update(HPPOState(kept, inputs, pace, buffer), cause, _metrics(task, notes, episodes))
 
     return Agent(init, explore, exploit, update, lambda state: GreedyPolicy(state.learned.actor, state.inputs))
 

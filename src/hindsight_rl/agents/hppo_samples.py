@@ -26,7 +26,7 @@ class Course(NamedTuple):
     """How the episodes went under the goals."""
 
     rewards: Float[Array, "pair time"]
-    """Of the state that each action led to, scaled; zero where no decision was made."""
+    """Of the state that each action led to, scaled and counted from the pace; zero where no decision was made."""
     decides: Bool[Array, "pair time"]
     """Actions taken before the goal was reached, which ends an episode under it."""
     ends: Bool[Array, "pair time"]
@@ -51,23 +51,44 @@ class Samples(NamedTuple):
     """Rows that are no decisions are padding."""
 
 
-def draw_pairs(options: PPOOptions, buffer: EpisodeBuffer, key: Key[Array, ""]) -> Pairs:
+CANDIDATES = 4
+"""Achieved goals that are drawn for each one wanted: most may say nothing, as where a robot rarely moves its block."""
+
+
+def draw_pairs(task: Task, options: PPOOptions, buffer: EpisodeBuffer, key: Key[Array, ""]) -> Pairs:
     """Episodes drawn uniformly, each with its own goal or, in hindsight, one achieved later or of another episode.
 
     Pursued goals of other episodes are draws from p(g), whatever the goals are like: nothing need be known of p(g), and
     an episode's actions say nothing about them, so that slips of the environment bias nothing.
     """
-    slot_key, kind_key, other_key, time_key = jax.random.split(key, 4)
+    slot_key, kind_key, other_key, later_key = jax.random.split(key, 4)
     slots = draw_slots(buffer, options.pairs, slot_key)
-    episodes = buffer.episodes
-    own = episodes.pursued_goals[slots]
+    pursued = buffer.episodes.pursued_goals
     if not isinstance(options, HPPOOptions):
-        return Pairs(slots, own)
-    achieved = episodes.achieved_goals[slots, _later_times(episodes.lengths[slots], time_key)]
-    fresh = episodes.pursued_goals[draw_slots(buffer, options.pairs, other_key)]
-    lots = jax.random.uniform(kind_key, slots.shape).reshape(-1, *[1] * (own.ndim - 1))
-    goals = jnp.where(lots < options.achieved_share + options.own_share, own, fresh)
-    return Pairs(slots, jnp.where(lots < options.achieved_share, achieved, goals))
+        return Pairs(slots, pursued[slots])
+    fresh = pursued[draw_slots(buffer, options.pairs, other_key)]
+    later = _achieved_later(task, options.pairs, buffer, later_key)
+    lots = jax.random.uniform(kind_key, slots.shape)
+    achieved, own = lots < options.achieved_share, lots < options.achieved_share + options.own_share
+    slots = jnp.where(achieved, later.slots, slots)
+    goals = jnp.where(_beside(own, fresh), pursued[slots], fresh)
+    return Pairs(slots, jnp.where(_beside(achieved, goals), later.goals, goals))
+
+
+def _achieved_later(task: Task, count: int, buffer: EpisodeBuffer, key: Key[Array, ""]) -> Pairs:
+    """Episodes with goals that they achieved; only if there are too few others, such as their first state reaches."""
+    slot_key, time_key = jax.random.split(key)
+    episodes = buffer.episodes
+    slots = draw_slots(buffer, CANDIDATES * count, slot_key)
+    goals = episodes.achieved_goals[slots, _later_times(episodes.lengths[slots], time_key)]
+    at_once = jax.vmap(task.reached)(episodes.achieved_goals[slots, 0], goals)
+    chosen = jnp.argsort(at_once, stable=True)[:count]
+    return Pairs(slots[chosen], goals[chosen])
+
+
+def _beside(flags: Bool[Array, " pair"], goals: Shaped[Array, "pair *goal"]) -> Bool[Array, "pair ..."]:
+    """The flags with as many axes as the goals."""
+    return flags.reshape(-1, *[1] * (goals.ndim - 1))
 
 
 def _later_times(lengths: Int[Array, " pair"], key: Key[Array, ""]) -> Int[Array, " pair"]:
@@ -77,16 +98,35 @@ def _later_times(lengths: Int[Array, " pair"], key: Key[Array, ""]) -> Int[Array
     return jnp.minimum(time + 1 + jnp.floor(later * (lengths - time)).astype(jnp.int32), lengths)
 
 
-def course_of(task: Task, options: PPOOptions, episodes: Episodes, goals: Shaped[Array, "pair *goal"]) -> Course:
-    """Rewards and decisions of episodes, each under the goal beside it; none where the first state reaches it."""
+def course_of(
+    task: Task,
+    options: PPOOptions,
+    episodes: Episodes,
+    goals: Shaped[Array, "pair *goal"],
+    pace: Float[Array, ""] | float = 0.0,
+) -> Course:
+    """Rewards and decisions of episodes, each under the goal beside it; none where the first state reaches it.
+
+    Rewards are counted from `pace`, a reward for each step, up to the horizon: whoever is done early gets minus the
+    pace for each step that is left. That shifts the value at a time by a constant, and so changes no advantage of the
+    true values; but a fresh critic, which is nearly 0, then knows what episodes bring that reach nothing. Otherwise
+    rewards of -1 and 0 would first of all make every action look bad that was ever tried.
+    """
     reached = jax.vmap(jax.vmap(task.reached, (0, None)))(episodes.achieved_goals, goals)
     before = jnp.cumsum(reached, axis=1)[:, :-1] > 0
     decides = episodes.taken & ~before
     times = jnp.arange(1, task.horizon)
     rewards = jax.vmap(jax.vmap(task.reward, (0, None, 0)), (0, 0, None))(episodes.achieved_goals[:, 1:], goals, times)
     scale = options.reward_scale or float(task.horizon)
-    rewards = jnp.where(decides, (rewards + options.reward_offset) / scale, 0)
+    steps = jnp.where(reached[:, 1:], task.horizon - times[None], 1)
+    rewards = jnp.where(decides, (rewards + options.reward_offset) / scale - pace * steps, 0)
     return Course(rewards, decides, reached[:, 1:] | (times == task.horizon - 1)[None])
+
+
+def mean_reward(task: Task, options: PPOOptions, episodes: Episodes) -> Float[Array, ""]:
+    """The scaled reward of a step under the goals that were pursued."""
+    course = course_of(task, options, episodes, episodes.pursued_goals)
+    return jnp.sum(course.rewards) / jnp.maximum(jnp.sum(course.decides), 1)
 
 
 class Networks(NamedTuple):
@@ -95,6 +135,8 @@ class Networks(NamedTuple):
     actor: Actor
     target: Critic
     inputs: Inputs
+    pace: Float[Array, ""] | float = 0.0
+    """What rewards are counted from."""
 
 
 def samples_of(
@@ -102,7 +144,7 @@ def samples_of(
 ) -> tuple[Samples, Float[Array, "pair time"]]:
     """What the pairs say, and the truncated ratios that went into it."""
     episodes: Episodes = jax.tree.map(lambda leaf: leaf[pairs.slots], buffer.episodes)
-    course = course_of(task, options, episodes, pairs.goals)
+    course = course_of(task, options, episodes, pairs.goals, networks.pace)
     count, times = course.decides.shape
     goals = jnp.repeat(pairs.goals[:, None], times + 1, axis=1)
     observations, inputs = networks.inputs(_merge(episodes.observations), _merge(goals))

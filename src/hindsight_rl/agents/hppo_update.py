@@ -53,6 +53,7 @@ def learn(
     buffer: EpisodeBuffer,
     rates: Rates,
     key: Key[Array, ""],
+    pace: Float[Array, ""] | float = 0.0,
 ) -> tuple[Learned, Notes]:
     """All steps on a batch, which is in the buffer: draw pairs, evaluate them, take some steps, and again."""
     steps = options.steps_on_a_batch(task.action_count)
@@ -64,9 +65,9 @@ def learn(
     def draw(carry: tuple[Array, Learned, Notes]) -> tuple[Array, Learned, Notes]:
         number, learned, notes = carry
         pair_key, order_key = jax.random.split(jax.random.fold_in(key, number))
-        pairs = draw_pairs(options, buffer, pair_key)
+        pairs = draw_pairs(task, options, buffer, pair_key)
         old = learned.actor
-        samples, ratios = samples_of(task, options, buffer, pairs, Networks(old, learned.target, inputs))
+        samples, ratios = samples_of(task, options, buffer, pairs, Networks(old, learned.target, inputs, pace))
         order, count = shuffled(samples, order_key)
         share = effective_share(ratios, samples.decides.reshape(ratios.shape))
         notes = _add(notes, effective_sample_size=share, draws=jnp.ones(()))
