@@ -23,6 +23,7 @@ from hindsight_rl.training.state import Runs, Snapshot, state_to_arrays
 
 ENVIRONMENT = "bit-flipping-4"
 SMALL: dict[str, Any] = {
+    "method": "hpg",
     "batch_size": 8,
     "batches": 40,
     "evaluate_every": 10,

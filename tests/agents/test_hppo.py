@@ -145,12 +145,13 @@ def test_goals_are_achieved_later_or_pursued_here_or_elsewhere() -> None:
     """Episode i walks from 10 i on and pursues -i: every goal tells where it comes from."""
     lengths = jnp.array([1, 2, 3, 3])
     places = 10.0 * jnp.arange(1, 5)[:, None] + jnp.arange(4)[None]
-    episodes = empty_buffer(Corridor(9, 0, (1,), (1,), 4), 4).episodes._replace(  # type: ignore[call-arg]
+    corridor = Corridor(9, 0, (1,), (1,), 4)  # type: ignore[call-arg]
+    episodes = empty_buffer(corridor, 4).episodes._replace(
         achieved_goals=places[:, :, None], pursued_goals=-jnp.arange(1.0, 5)[:, None], lengths=lengths
     )
     buffer = EpisodeBuffer(episodes, jnp.int32(4))
     options = HPPOOptions(**{**SMALL, "pairs": 4000, "achieved_share": 0.5, "own_share": 0.2})
-    slots, goals = quick_jit(lambda key: draw_pairs(options, buffer, key))(jax.random.key(0))
+    slots, goals = quick_jit(lambda key: draw_pairs(corridor, options, buffer, key))(jax.random.key(0))
     slots, goals = np.asarray(slots), np.asarray(goals)[:, 0]
     achieved, own = goals > 0, goals == -(slots + 1)
     times = goals[achieved] - 10 * (slots[achieved] + 1)
@@ -159,8 +160,34 @@ def test_goals_are_achieved_later_or_pursued_here_or_elsewhere() -> None:
     assert np.mean(achieved) == pytest.approx(0.5, abs=0.03)
     assert np.mean(own) == pytest.approx(0.2 + 0.3 / 4, abs=0.03)
     assert chisquare(np.bincount(slots)).pvalue > 1e-3
-    plain = draw_pairs(PPOOptions(**SMALL), buffer, jax.random.key(1))
+    plain = draw_pairs(corridor, PPOOptions(**SMALL), buffer, jax.random.key(1))
     np.testing.assert_array_equal(plain.goals[:, 0], -(plain.slots + 1.0))
+
+
+def test_goals_that_an_episode_began_at_are_drawn_only_for_want_of_others() -> None:
+    """Three of four episodes never leave their place."""
+    corridor = Corridor(9, 0, (1,), (1,), 4)  # type: ignore[call-arg]
+    places = jnp.zeros((4, 4, 1)).at[2, 2:].set(7)
+    episodes = empty_buffer(corridor, 4).episodes._replace(achieved_goals=places, lengths=jnp.full(4, 3))
+    options = HPPOOptions(**{**SMALL, "pairs": 20, "achieved_share": 1.0, "own_share": 0.0})
+    draw = quick_jit(lambda buffer, key: draw_pairs(corridor, options, buffer, key))
+    slots, goals = draw(EpisodeBuffer(episodes, jnp.int32(4)), jax.random.key(0))
+    moved = np.asarray(goals)[:, 0] == 7
+    assert np.mean(moved) > 0.5, "about one in six were the goals drawn blindly"
+    np.testing.assert_array_equal(np.asarray(slots)[moved], 2)
+    _, goals = draw(EpisodeBuffer(episodes._replace(achieved_goals=places * 0), jnp.int32(4)), jax.random.key(0))
+    assert not np.any(goals)
+
+
+def test_a_pace_shifts_returns_by_a_constant_whenever_the_goal_is_reached() -> None:
+    """From the first decision on, every way to the goal or to the horizon gains as much by it."""
+    corridor = Corridor(cells=6, start=1, goals=(2,), moves=(-1, 1), horizon=5)  # type: ignore[call-arg]
+    episodes = empty_buffer(corridor, 3).episodes._replace(
+        achieved_goals=jnp.tile(jnp.array([[1.0], [2], [3], [4], [5]]), (3, 1, 1)), lengths=jnp.full(3, 4)
+    )
+    goals = jnp.array([[2.0], [4], [0]])
+    plain, paced = (jnp.sum(course_of(corridor, PPOOptions(), episodes, goals, pace).rewards, 1) for pace in (0, -0.1))
+    np.testing.assert_allclose(paced - plain, 0.4, atol=1e-6)
 
 
 def test_an_episode_is_over_once_it_has_reached_the_goal() -> None:
@@ -190,7 +217,7 @@ def test_pursued_goals_under_the_acting_policy_teach_as_plain_ppo_does() -> None
     state = random_state(agent)
     episodes = episodes_of(BITS, agent, state, 12, 0)
     buffer = add_episodes(state.buffer, episodes)
-    pairs = draw_pairs(options, buffer, jax.random.key(0))
+    pairs = draw_pairs(BITS, options, buffer, jax.random.key(0))
     networks = Networks(state.learned.actor, state.learned.target, state.inputs)
     samples, ratios = quick_jit(functools.partial(samples_of, BITS, options))(buffer, pairs, networks)
     np.testing.assert_allclose(jnp.where(samples.decides, samples.weights, 1), 1, atol=1e-6)
@@ -262,11 +289,13 @@ def test_two_updates_are_what_plain_loops_say(options: PPOOptions) -> None:
         assert float(metrics["gradient_steps"]) == 4
         for drawn in range(2):
             pair_key, order_key = jax.random.split(jax.random.fold_in(key, drawn))
-            pairs = draw_pairs(options, state.buffer, pair_key)
+            pairs = draw_pairs(BITS, options, state.buffer, pair_key)
             decisions = []
             for slot, goal in zip(np.asarray(pairs.slots), np.asarray(pairs.goals), strict=True):
                 episode = one_of(state.buffer.episodes, slot)
-                decisions.append(plain_hppo.judge(BITS, options, episode, goal, shown(state), actor, target))
+                decisions.append(
+                    plain_hppo.judge(BITS, options, episode, goal, shown(state), actor, target, float(state.pace))
+                )
             padded = np.array([[t < len(row) for t in range(3)] for row in decisions]).ravel()
             flat = plain_hppo.normalised([one for row in decisions for one in row])
             lots = np.asarray(jax.random.uniform(order_key, padded.shape))[padded]
@@ -287,7 +316,7 @@ def test_decisions_stand_before_padding_in_random_order() -> None:
     agent = hppo_agent(BITS, HPPOOptions(**SMALL))
     state = random_state(agent)
     buffer = add_episodes(state.buffer, episodes_of(BITS, agent, state, 8, 3))
-    pairs = draw_pairs(HPPOOptions(**SMALL), buffer, jax.random.key(1))
+    pairs = draw_pairs(BITS, HPPOOptions(**SMALL), buffer, jax.random.key(1))
     networks = Networks(state.learned.actor, state.learned.target, state.inputs)
     samples, _ = quick_jit(functools.partial(samples_of, BITS, HPPOOptions(**SMALL)))(buffer, pairs, networks)
     order, count = shuffled(samples, jax.random.key(2))

@@ -53,7 +53,14 @@ def log_softmax(outputs: np.ndarray) -> np.ndarray:
 
 
 def judge(
-    task: Any, options: PPOOptions, episode: Any, goal: np.ndarray, show: Any, actor: Weights, target: Weights
+    task: Any,
+    options: PPOOptions,
+    episode: Any,
+    goal: np.ndarray,
+    show: Any,
+    actor: Weights,
+    target: Weights,
+    pace: float = 0.0,
 ) -> list[Decision]:
     """The decisions of one episode under one goal, with raw advantages."""
     horizon, scale = task.horizon - 1, options.reward_scale or task.horizon
@@ -67,8 +74,10 @@ def judge(
             break
         logs.append(log_softmax(forward(actor, rows[-1])[0]))
         arrival = episode.achieved_goals[time + 1]
-        rewards.append((float(task.reward(arrival, goal, time + 1)) + options.reward_offset) / scale)
+        rewards.append((float(task.reward(arrival, goal, time + 1)) + options.reward_offset) / scale - pace)
         reached = bool(task.reached(arrival, goal))
+        if reached:
+            rewards[-1] -= pace * (horizon - time - 1)
     count = len(rewards)
     following = target_value = 0.0 if reached or count == horizon else values[count]
     found = []
@@ -101,7 +110,7 @@ def policy_gradient(weights: Weights, minibatch: list[Decision], options: PPOOpt
         coefficient = 0.0 if clipped else one.weight * one.advantage * ratio
         taken = np.eye(len(logs))[one.action]
         entropy = -float(probabilities @ logs)
-        slope = coefficient * (taken - probabilities) - options.entropy * probabilities * (logs + entropy)
+        slope = coefficient * (taken - probabilities) - options.entropy_weight(False) * probabilities * (logs + entropy)
         for part, more in zip(total, backward(weights, one.inputs, -slope / len(minibatch)), strict=True):
             part += more
     return total

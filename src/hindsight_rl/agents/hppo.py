@@ -25,6 +25,8 @@ STATISTICS_EPISODES = 256
 FEW_NUMBERS = 8
 """Up to so many numbers of observation and goal together are shown as waves too, unless options say otherwise."""
 WAVES = 3
+MOST_BYTES = 1e9
+"""Of kept observations; episodes of pictures are large."""
 
 
 class HPPOState(NamedTuple):
@@ -52,12 +54,18 @@ class GreedyPolicy(eqx.Module):
 
 def hppo_agent(task: Task, options: PPOOptions) -> Agent:
     """The agent that runs hindsight PPO, or plain PPO where the options know no hindsight."""
-    _check(task, options)
+    bounded = _bounded(task)
+    uniform = options.uniform_share(task.continuous and bounded)
+    if uniform > 0 and not bounded:
+        raise HindsightError(
+            "exploration draws actions uniformly within their bounds, but those of this environment have none: "
+            "leave it at 0."
+        )
     shape, goal_size = task.observation_shape, flat_size(task.goal_shape)
     pictures = shape if task.shows_pictures else (flat_size(shape),)
     few = flat_size(shape) + goal_size <= FEW_NUMBERS
     waves = options.waves if options.waves is not None else (WAVES if few else 0)
-    slots = min(options.kept_episodes, options.episode_limit or options.kept_episodes)
+    slots = _slots(task, options)
 
     def init(key: Key[Array, ""]) -> HPPOState:
         actor_key, critic_key = jax.random.split(key)
@@ -80,7 +88,7 @@ def hppo_agent(task: Task, options: PPOOptions) -> Agent:
         state: HPPOState, observations: Array, goals: Array, time: Array, key: Key[Array, ""]
     ) -> tuple[Array, Float[Array, " episode"]]:
         actor = state.learned.actor
-        return actor.explore(actor(*state.inputs(observations, goals)), options.exploration, key)
+        return actor.explore(actor(*state.inputs(observations, goals)), uniform, key)
 
     def exploit(state: HPPOState, observations: Array, goals: Array, time: Array) -> Array:
         return _greedy(state.learned.actor, state.inputs, observations, goals)
@@ -96,17 +104,41 @@ def hppo_agent(task: Task, options: PPOOptions) -> Agent:
         kept = jax.tree.map(lambda new, old: jnp.where(cause == 0, new, old), learned, state.learned)
         return Update(HPPOState(kept, inputs, pace, buffer), cause, _metrics(task, notes, episodes))
 
-    return Agent(init, explore, exploit, update, lambda state: GreedyPolicy(state.learned.actor, state.inputs))
+    return Agent(
+        init,
+        explore,
+        exploit,
+        update,
+        lambda state: GreedyPolicy(state.learned.actor, state.inputs),
+        remark=_remark(task, options, uniform, waves, slots),
+    )
 
 
-def _check(task: Task, options: PPOOptions) -> None:
-    if task.continuous and options.exploration > 0:
-        bounds = task.action_bounds
-        if bounds is None or not np.all(np.isfinite(bounds)):
-            raise HindsightError(
-                "exploration draws actions uniformly within their bounds, but those of this environment have none: "
-                "leave it at 0."
-            )
+def _bounded(task: Task) -> bool:
+    """Whether actions can be drawn uniformly."""
+    return not task.continuous or (task.action_bounds is not None and bool(np.all(np.isfinite(task.action_bounds))))
+
+
+def _slots(task: Task, options: PPOOptions) -> int:
+    """Episodes for which there is room: as many as are wanted, will ever come, and fit into memory."""
+    bytes_each = task.horizon * np.prod(task.observation_shape) * np.dtype(task.observation_type).itemsize
+    fitting = max(int(MOST_BYTES / bytes_each), 1)
+    return min(options.kept_episodes, options.episode_limit or options.kept_episodes, fitting)
+
+
+def _remark(task: Task, options: PPOOptions, uniform: float, waves: int, slots: int) -> str:
+    """What was chosen for this environment, in one line."""
+    pictures = " of pictures" if task.shows_pictures else ""
+    said = [
+        f"{options.steps_on_a_batch(task.action_count)} gradient steps a batch",
+        f"{slots} episodes{pictures} kept",
+        f"entropy {options.entropy_weight(task.continuous):g}",
+        f"{uniform:.0%} of actions uniform" if uniform else "actions from the policy alone",
+        "inputs normalised by the first episodes" if options.normalise else "inputs as they are",
+        *([f"{waves} waves of each input"] if waves else []),
+        f"rewards divided by {options.reward_scale or task.horizon:g} and counted from the first batch's mean",
+    ]
+    return f"Chosen for this environment: {', '.join(said)}."
 
 
 def _greedy(actor: Actor, inputs: Inputs, observations: Array, goals: Array) -> Array:

@@ -44,13 +44,15 @@ class PPOOptions(Options):
     """How far, relatively, a probability may move from what it was at the draw before an advantage pushes no more."""
     divergence_limit: Rate | None = None
     """KL divergence, added up over the draws, at which the steps on a batch stop; never unless given."""
-    entropy: Amount = 0.1
-    """Weight of the policy's entropy, beside advantages with a mean square of one."""
+    entropy: Amount | None = None
+    """Weight of the policy's entropy, beside advantages with a mean square of one. Unless given, 0.1 where there are
+    a few actions, and 0.01 where they are continuous."""
     target_rate: PositiveShare = 0.05
     """How far the target critic moves towards the critic at each step."""
-    exploration: Share = 0.0
-    """Share of actions that an exploring agent draws uniformly."""
-    deviation_floor: Amount = 0.0
+    exploration: Share | None = None
+    """Share of actions that an exploring agent draws uniformly. Unless given, 0.2 where actions are continuous and have
+    bounds, otherwise none."""
+    deviation_floor: Amount = 0.1
     """The least standard deviation of continuous actions, where the bounds lie at -1 and 1."""
     normalise: bool = True
     """Show the networks observations and goals with mean 0 and deviation 1, by the statistics of the first episodes."""
@@ -69,6 +71,14 @@ class PPOOptions(Options):
     def steps_on_a_batch(self, actions: int) -> int:
         """Gradient steps where there are so many actions."""
         return self.gradient_steps or max(FEWEST_STEPS, 3 * actions)
+
+    def entropy_weight(self, continuous: bool) -> float:
+        """Of continuous actions one deviation serves all states, so that a small weight moves it."""
+        return self.entropy if self.entropy is not None else 0.01 if continuous else 0.1
+
+    def uniform_share(self, bounded: bool) -> float:
+        """Of actions within bounds, which few of a normal distribution's lie near once it is narrow."""
+        return self.exploration if self.exploration is not None else 0.2 if bounded else 0.0
 
 
 @dataclass(frozen=True)

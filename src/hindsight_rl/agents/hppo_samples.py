@@ -126,7 +126,7 @@ def course_of(
 def mean_reward(task: Task, options: PPOOptions, episodes: Episodes) -> Float[Array, ""]:
     """The scaled reward of a step under the goals that were pursued."""
     course = course_of(task, options, episodes, episodes.pursued_goals)
-    return jnp.sum(course.rewards) / jnp.maximum(jnp.sum(course.decides), 1)
+    return (jnp.sum(course.rewards) / jnp.maximum(jnp.sum(course.decides), 1)).astype(jnp.zeros(()).dtype)
 
 
 class Networks(NamedTuple):

@@ -15,6 +15,7 @@ from hindsight_rl.agents.interface import Rates
 from hindsight_rl.environments.interface import Task
 from hindsight_rl.estimators.off_policy import clipped_coefficients, effective_share
 from hindsight_rl.networks.actor_critic import Actor, Critic, Inputs
+from hindsight_rl.networks.heads import Normal
 
 OPTIMISER = optax.chain(optax.clip_by_global_norm(1.0), optax.scale_by_adam())
 """Adam without its step size, which is traced."""
@@ -150,7 +151,7 @@ def policy_loss(
     entropy = mean(actor.head.entropy(distributions))
     divergence = mean(actor.head.divergence(old.head, rows.old, distributions))
     # Differentiated with the coefficients held constant.
-    loss = -jnp.sum(coefficients * logs) / count - options.entropy * entropy
+    loss = -jnp.sum(coefficients * logs) / count - options.entropy_weight(isinstance(actor.head, Normal)) * entropy
     found = {"entropy": entropy, "clipped": mean(clipped), "divergence": divergence}
     return loss, jax.lax.stop_gradient(found)
 

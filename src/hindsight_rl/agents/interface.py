@@ -55,3 +55,5 @@ class Agent(NamedTuple):
     updates_on_host: bool = False
     """Whether `update` is plain Python around compiled parts, so that it cannot be compiled as a whole. It is pure all
     the same."""
+    remark: str = ""
+    """A sentence about what the method chose for the environment, said when training begins."""

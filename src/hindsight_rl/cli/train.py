@@ -50,6 +50,8 @@ def run_train(command: Any) -> None:
     console.print(
         f"Training {job.settings.method} on {job.environment.id} into {folder}", highlight=False, soft_wrap=True
     )
+    if program.agent.remark:
+        console.print(program.agent.remark, highlight=False, soft_wrap=True)
     with ExitStack() as stack:
         events = stack.enter_context(EventFiles(folder / "tensorboard")) if command.tensorboard else None
         snapshot, speed = train_with_progress(

@@ -14,9 +14,10 @@ from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.core.options import Option, described
 from hindsight_rl.core.run import EARLIER_ENDS, RunSettings
 from hindsight_rl.environments.registry import all_environments
-from hindsight_rl.experiments.configuration import DEFAULT_METHOD, Names, names, read_configuration, refused, resolve
+from hindsight_rl.experiments.configuration import Names, names, read_configuration, refused, resolve
 from hindsight_rl.experiments.definition import SETTINGS, Job, load_job
 from hindsight_rl.methods.registry import all_methods, find_method
+from hindsight_rl.training.settings import DEFAULT_METHOD
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,10 @@ def train_class(arguments: Sequence[str]) -> type:
     return made
 
 
-_DOC = "Train an agent into a run folder. What is not given is the paper's setting for the environment and batch size."
+_DOC = (
+    "Train an agent into a run folder. What is not given suits environment and method; the paper's methods have the "
+    "paper's settings."
+)
 _ENVIRONMENT = (
     "Such as bit-flipping-8, four-rooms, grid:maze.txt, gym:FetchReach-v4, or your own as my_module:MyEnvironment; "
     "`hindsight environments` lists them."

@@ -18,9 +18,8 @@ from hindsight_rl.experiments.definition import Job
 from hindsight_rl.experiments.paper import default_values
 from hindsight_rl.methods.registry import all_methods, find_method
 from hindsight_rl.records.files import read_bytes
-from hindsight_rl.training.settings import Settings, make_settings, methods_with
+from hindsight_rl.training.settings import DEFAULT_METHOD, Settings, make_settings, methods_with
 
-DEFAULT_METHOD = "hpg"
 SECTIONS = ("environment", "method", "run")
 MAP = Option("map", str | None, None, False, "The map file: lines of '#' (wall), '.' (free) and 'S' (start).")
 """Stands for the text of a grid's map, which is what its specification holds."""

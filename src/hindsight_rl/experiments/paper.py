@@ -7,7 +7,9 @@ from importlib.resources import files
 from typing import Any
 
 from hindsight_rl.core.options import find_option, names_of
+from hindsight_rl.core.plugins import is_reference
 from hindsight_rl.core.run import RunSettings
+from hindsight_rl.environments.registry import ENVIRONMENTS, find_entry, parted
 from hindsight_rl.methods.registry import find_method
 
 _RATES: tuple[tuple[str, int, tuple[str, ...], float], ...] = (
@@ -65,20 +67,28 @@ def default_values(environment: str, method: str, batch_size: int, batches: int 
 
     Only what differs from the defaults of the settings themselves. `batches` is what the user chose, if anything.
     """
+    row = find_method(method)
+    own = row.defaults(_is_hosted(environment))
     values: dict[str, Any] = {}
-    if row := paper_settings(environment, batch_size):
+    if found := paper_settings(environment, batch_size):
         values = {
-            "batches": row["batches"],
-            "evaluate_every": row["batches_between_evaluations"],
-            "evaluation_episodes": row["evaluation_episodes"],
-            "max_active_goals": row["max_active_goals_per_episode"],
+            "batches": found["batches"],
+            "evaluate_every": found["batches_between_evaluations"],
+            "evaluation_episodes": found["evaluation_episodes"],
+            "max_active_goals": found["max_active_goals_per_episode"],
         }
+    values |= {**network_settings(environment), **own}
     if batches is not None:
-        values["evaluate_every"] = about_a_hundredth(batches)
-    values |= network_settings(environment)
+        values["evaluate_every"] = spaced(batches, own["evaluate_every"]) if own else about_a_hundredth(batches)
     values["learning_rate"] = _learning_rate(environment, batch_size, method)
-    owned = (*names_of(RunSettings), *names_of(find_method(method).options))
+    owned = (*names_of(RunSettings), *names_of(row.options))
     return {name: value for name, value in values.items() if name in owned}
+
+
+def _is_hosted(environment: str) -> bool:
+    """Whether simulators play an environment, as far as its name tells."""
+    name = parted(environment)[0]
+    return (name in ENVIRONMENTS or is_reference(name)) and find_entry(name).hosted
 
 
 def tried_learning_rates(environment: str, method: str) -> list[float]:
@@ -112,3 +122,8 @@ def about_a_hundredth(batches: int) -> int:
     """The largest divisor of `batches` that leaves about a hundred evaluations, as in the paper."""
     candidates = [divisor for divisor in range(1, max(batches // 100, 1) + 1) if batches % divisor == 0]
     return max(candidates, default=1)
+
+
+def spaced(batches: int, most: int) -> int:
+    """The largest divisor of `batches` up to `most` that leaves a few evaluations."""
+    return max(divisor for divisor in range(1, max(min(most, batches // 3), 1) + 1) if batches % divisor == 0)

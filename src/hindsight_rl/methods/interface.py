@@ -1,6 +1,6 @@
 """What a method says of itself. Imports nothing heavy, so that help texts appear at once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,6 +44,8 @@ class Method:
     searched: tuple[str, ...] | None = None
     """Options that a study searches unless told otherwise: the rates, if None. Any other numeric one can be searched
     too, at the price of a program for each of its values."""
+    defaults: Callable[[bool], Mapping[str, Any]] = lambda hosted: {}
+    """Settings of the run, and options, that suit the method where simulators play the environment, and where not."""
     cost: Callable[[Sizes, Any], float] = lambda sizes, options: 4.0 * sizes.decisions
     """Network evaluations in an update, more or less: it tells how long a study may take."""
 

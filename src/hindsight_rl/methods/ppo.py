@@ -25,12 +25,21 @@ def _cost(sizes: Sizes, options: Any) -> float:
     return 2.0 * draws * options.pairs * sizes.horizon + 8.0 * steps * options.minibatch
 
 
+def _defaults(hosted: bool) -> dict[str, Any]:
+    """Simulators are slow, so evaluations take a tenth of their steps; and what they simulate goes on at the goal."""
+    if hosted:
+        shown = {"batches": 300, "evaluate_every": 20, "evaluation_episodes": 32}
+        return {**shown, "episodes_end": "horizon", "hidden_layers": (256, 256, 256)}
+    return {"batches": 200, "evaluate_every": 4}
+
+
 HPPO = Method(
     "Hindsight PPO: an actor-critic that learns about any goal from any kept episode.",
     HPPOOptions,
     _make,
     rates=RATES,
     searched=("learning_rate",),
+    defaults=_defaults,
     cost=_cost,
 )
 PPO = Method(
@@ -39,5 +48,6 @@ PPO = Method(
     _make,
     rates=RATES,
     searched=("learning_rate",),
+    defaults=_defaults,
     cost=_cost,
 )

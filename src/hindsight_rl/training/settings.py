@@ -10,14 +10,17 @@ from hindsight_rl.core.run import EpisodesEnd, RunSettings
 from hindsight_rl.methods.interface import EPISODE_LIMIT, Method
 from hindsight_rl.methods.registry import all_methods, find_method
 
-__all__ = ["EpisodesEnd", "RunSettings", "Settings", "make_settings", "methods_with"]
+__all__ = ["DEFAULT_METHOD", "EpisodesEnd", "RunSettings", "Settings", "make_settings", "methods_with"]
+
+DEFAULT_METHOD = "hppo"
+"""What a job is trained with unless it says otherwise."""
 
 
 @dataclass(frozen=True)
 class Settings(RunSettings):
     """One training job: a method with its options, for one or more runs that differ in their seed."""
 
-    method: str = "hpg"
+    method: str = DEFAULT_METHOD
     """A registered method, or one of your own as module:name."""
     options: Any = None
     """The method's options; its defaults unless given."""
@@ -69,7 +72,7 @@ class Settings(RunSettings):
 
 def make_settings(values: Mapping[str, Any]) -> Settings:
     """Settings from names and values: those of a run, `method`, and the method's options."""
-    method = values.get("method", "hpg")
+    method = values.get("method", DEFAULT_METHOD)
     if not isinstance(method, str):
         raise HindsightError(f"method must be a name, not {method!r}.")
     row, runs = find_method(method), names_of(RunSettings)
