@@ -74,7 +74,9 @@ class Gradients:
     policy: int = 0
     """Which of the folder's runs."""
     estimators: Annotated[tuple[str, ...], arg(metavar="NAME [NAME ...]", help_behavior_hint="(default: all)")] = ()
-    """Which estimators to compare."""
+    """Which estimators to compare, your own as my_module:mine, truncated corrections as truncated,rho=1,lambda=0.9."""
+    dials: Switch = False
+    """Add truncated corrections, those of hppo, with each of their dials turned in turn."""
     batch_sizes: tuple[int, ...] = (2, 16)
     """Episodes in a batch."""
     max_active_goals: Annotated[tuple[str, ...], arg(metavar="all|INT ...")] = ("all",)
