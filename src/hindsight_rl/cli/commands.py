@@ -62,6 +62,22 @@ class Render:
 
 
 @dataclass(frozen=True)
+class Diagnose:
+    """Say what is likely wrong with the runs of a folder, by the metrics that they recorded, and what to try."""
+
+    folder: Annotated[Positional[Path], arg(metavar="RUN")]
+    """A folder that `hindsight train` made, or is still writing to."""
+    json: Switch = False
+    """Print the findings as JSON."""
+
+    def run(self) -> None:
+        """Print a sentence on each finding, and draw the metrics."""
+        from hindsight_rl.cli.diagnose import run_diagnose
+
+        run_diagnose(self)
+
+
+@dataclass(frozen=True)
 class Gradients:
     """Measure how far estimated gradients are from the exact one: bias, variance, error, cosine, sample sizes."""
 

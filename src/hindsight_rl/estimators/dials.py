@@ -51,8 +51,8 @@ class Dials:
     @property
     def name(self) -> str:
         """Under which an estimator with these dials is found: `truncated,rho=1,c=1,lambda=0.9,power=0`."""
-        level = lambda value: f"{value:g}" if math.isfinite(value) else "none"  # noqa: E731
-        parts = [f"rho={level(self.rho)}", f"c={level(self.c)}", f"lambda={self.trace:g}", f"power={self.power:g}"]
+        rho, c = (f"{level:g}" if math.isfinite(level) else "none" for level in (self.rho, self.c))
+        parts = [f"rho={rho}", f"c={c}", f"lambda={self.trace:g}", f"power={self.power:g}"]
         if self.normalised:
             parts.append("normalised=yes")
         if self.critic != "exact":

@@ -103,7 +103,8 @@ def truncated(dials: Dials) -> Estimator:
     """The row of truncated corrections with these dials."""
 
     def coefficients(given: Ingredients) -> Array:
-        assert given.decides is not None and given.following is not None
+        assert given.decides is not None
+        assert given.following is not None
         return truncated_coefficients(
             dials,
             given.log_ratios,
