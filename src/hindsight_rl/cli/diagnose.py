@@ -3,7 +3,6 @@
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -65,7 +64,10 @@ def _half_range(task: Task) -> float:
 
 def _failures(folder: Path) -> dict[int, Cause]:
     """Why runs failed, as far as training came to say so."""
-    if not (folder / SUMMARY).exists():
+    path = folder / SUMMARY
+    if not path.exists():
         return {}
-    content: Any = read_json(folder / SUMMARY)
-    return {one["run"]: Cause(one["batch"], one["cause"]) for one in content.get("failed_runs", [])}
+    try:
+        return {one["run"]: Cause(one["batch"], one["cause"]) for one in read_json(path)["failed_runs"]}
+    except (KeyError, TypeError):
+        raise HindsightError(f"'{path}' is not a summary that `hindsight train` wrote.") from None
