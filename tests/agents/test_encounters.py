@@ -44,8 +44,8 @@ def plain(episodes: Episodes) -> dict[str, float]:
             pairs += course[0] != goal
             met += course[0] != goal and goal in course
     found = {
-        "reached": np.mean([goal in course[1:] for goal, course in zip(goals, courses, strict=True)]),
-        "moved": np.mean([len(set(course)) > 1 for course in courses]),
+        "reached": sum(goal in course[1:] for goal, course in zip(goals, courses, strict=True)) / count,
+        "moved": sum(len(set(course)) > 1 for course in courses) / count,
     }
     return found if count == 1 else {**found, "others_reached": met / max(pairs, 1)}
 

@@ -73,7 +73,7 @@ def test_a_rule_speaks_up_in_its_case_alone(name: str) -> None:
     # What it rests on was recorded.
     recorded = table({**STUCK, **changes})
     for figure in diagnosis.findings[name][0].figures:
-        assert recorded.metrics[figure.metric][0, list(BATCHES).index(figure.batch)] == figure.value
+        assert recorded.metrics[figure.metric][0][figure.batch == BATCHES].tolist() == [figure.value]
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from reference.made_up_runs import SOUND, STUCK, ending_at, ramp, table
@@ -54,7 +55,7 @@ def test_the_same_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_failed_runs_have_the_cause_that_training_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = {name: STUCK[name] for name in USUAL}
     folder = folder_of(tmp_path / "run", table(ending_at(run, 5), ending_at(run, 7)))
-    failure = {"run": 0, "seed": 0, "batch": 41, "cause": "a parameter is not finite"}
+    failure: dict[str, Any] = {"run": 0, "seed": 0, "batch": 41, "cause": "a parameter is not finite"}
     write_json(folder / "summary.json", {"failed_runs": [failure, {**failure, "run": 1, "batch": 66}]})
     assert said(capsys, folder)[1].startswith(
         "2 of 2 runs: The run failed: run 0, in batch 41 a parameter is not finite"
