@@ -103,6 +103,11 @@ def test_a_rise_within_the_scatter_of_short_evaluations_is_none() -> None:
     assert not found(run, few).sentences[0].startswith("Nothing seems wrong")
 
 
+def test_coming_back_from_a_fall_is_no_rise() -> None:
+    back = np.concatenate([ramp(0.5, 0.5)[:5], [0.2, 0.2, 0.2, 0.2], [0.31, 0.31, 0.31, 0.31]])
+    assert list(found({**STUCK, "success_rate": back, "kl": ramp(3, 3)}).findings) == ["steps-too-large"]
+
+
 def test_entropy_that_went_while_learning_went_on_is_no_harm() -> None:
     flat_at_last = np.concatenate([ramp(0.1, 0.5)[::2], np.full(6, 0.5)])
     assert not found({**STUCK, "success_rate": flat_at_last, "entropy": step(2.0, 0.05, 2)}).findings
@@ -146,7 +151,7 @@ def test_only_settings_that_the_method_has_are_recommended() -> None:
         "Goals were never achieved: success_rate at most 0 (batch 0) in 120 batches. Try --method hpg"
     )
     assert "--exploration" not in sentence
-    assert unknown.startswith("It cannot be told whether its steps are too large, whether the policy still explores")
+    assert unknown.startswith("It cannot be told whether steps are too large, whether the policy still explores")
     assert unknown.endswith("gcpg does not record kl, entropy, effective_sample_size, value_error and moved.")
 
 

@@ -69,7 +69,7 @@ def test_a_method_without_metrics_is_told_what_cannot_be_told(
     lines = said(capsys, folder)
     assert lines[0] == "hpg on bit-flipping-4: 1 run, 120 of 120 batches."
     assert lines[1].startswith("Nothing seems wrong")
-    assert lines[2].startswith("It cannot be told whether its steps are too large")
+    assert lines[2].startswith("It cannot be told whether steps are too large")
     assert len(lines) == 3
     assert not (folder / "metrics.png").exists()
 

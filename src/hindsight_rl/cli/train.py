@@ -228,6 +228,7 @@ def print_summary(result: dict[str, Any], job: Job, folder: Path) -> None:
         f"In {folder}: {', '.join(pictures)}, evaluations.csv, checkpoint.npz", highlight=False, soft_wrap=True
     )
     console.print(f"Next: hindsight render {folder}", highlight=False, soft_wrap=True)
+    console.print(f"Learned too little? hindsight diagnose {folder}", highlight=False, soft_wrap=True)
     sys.stdout.flush()
 
 

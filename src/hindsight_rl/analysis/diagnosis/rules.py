@@ -195,10 +195,10 @@ def _most(figures: Sequence[Figure]) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("steps-too-large", steps_too_large, ("kl",), "whether its steps are too large"),
+    Rule("steps-too-large", steps_too_large, ("kl",), "whether steps are too large"),
     Rule("entropy-gone", entropy_gone, ("entropy",), "whether the policy still explores"),
     Rule("ratios-vanished", ratios_vanished, ("effective_sample_size",), "whether kept episodes still count"),
-    Rule("steps-too-small", steps_too_small, ("kl", "entropy"), "whether its steps are too small"),
+    Rule("steps-too-small", steps_too_small, ("kl", "entropy"), "whether steps are too small"),
     Rule("value-error", value_error, ("value_error",), "whether the critic can be trusted"),
     Rule("never-moved", never_moved, ("moved",), "whether what is achieved ever changes"),
     Rule("never-achieved", never_achieved),

@@ -90,15 +90,16 @@ class RunRecord:
 
     @property
     def rising(self) -> bool:
-        """Whether the success rate is higher in the last third than in the one before, and than at first.
+        """Whether the mean success rate of the last third is higher than that of the third before, and than any before.
 
-        The difference of two shares, each of n episodes, has a deviation of at most 0.7 / sqrt(n).
+        A rate that comes back from a fall does not count. The difference of two shares, each of n episodes, has a
+        deviation of at most 0.7 / sqrt(n).
         """
         rates = [figure.value for figure in self.figures("success_rate")]
         third = max(1, len(rates) // 3)
-        last, before = float(np.mean(rates[-third:])), float(np.mean(rates[-2 * third : -third] or rates[:1]))
+        earlier, last = rates[:-third], float(np.mean(rates[-third:]))
         scatter = 1 / math.sqrt(third * self.setting.options.get("evaluation_episodes", math.inf))
-        return last - max(before, rates[0]) >= max(RISE, scatter)
+        return last >= max(earlier) and last - float(np.mean(earlier[-third:])) >= max(RISE, scatter)
 
 
 def run_records(
