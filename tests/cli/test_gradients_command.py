@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from hindsight_rl.cli import main
+from hindsight_rl.estimators.dials import LADDER
+from hindsight_rl.experiments.gradients import Measurement, Setup
 
 SMALL = ["--samples", "4", "--batch-sizes", "2", "--hidden-layers", "4", "--episodes-end", "horizon"]
 
@@ -28,11 +30,26 @@ def test_a_table_a_figure_and_json(tmp_path: Path, capsys: pytest.CaptureFixture
     assert (tmp_path / "gradients.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_dials_are_rows_beside_the_estimators(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What is measured, without measuring it."""
+    asked: list[str] = []
+
+    def remember(environment: object, policy: object, chosen: list[Setup], *rest: object) -> list[Measurement]:
+        asked.extend(setup.estimator for setup in chosen)
+        return [Measurement(setup, 4, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, (1.0, 1.0)) for setup in chosen]
+
+    monkeypatch.setattr("hindsight_rl.cli.gradients.measure", remember)
+    flags = ["--estimators", "advantage", "truncated,rho=2", "--dials", "--output", str(tmp_path)]
+    main(["gradients", "bit-flipping-2", *SMALL, *flags])
+    assert asked == ["advantage", "truncated,rho=2", *(dials.name for dials in LADDER)]
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         (["bit-flipping-16"], "at most 10 bits"),
         (["bit-flipping-2", "--estimators", "gpcg"], "Did you mean 'gcpg'?"),
+        (["bit-flipping-2", "--estimators", "truncated,rho=0"], "rho must be above zero"),
         (["bit-flipping-2", "--max-active-goals", "0"], "--max-active-goals takes 'all' or whole numbers"),
         (["bit-flipping-2", "--run-folder", "nowhere"], "'nowhere' holds no run"),
         (["bit-flipping-2", "--checkpoint", "5"], "--checkpoint needs --run-folder"),

@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 from hindsight_rl.cli import main
-from hindsight_rl.cli.commands import Check, Environments, Evaluate, Methods, Render
+from hindsight_rl.cli.commands import Check, Diagnose, Environments, Evaluate, Methods, Render
 from hindsight_rl.cli.train_command import TrainOwn
 from hindsight_rl.core.options import described
 from hindsight_rl.core.run import RunSettings
@@ -34,6 +34,7 @@ TRAINING_FLAGS = [
 COMMANDS = {
     "train": TrainOwn,
     "evaluate": Evaluate,
+    "diagnose": Diagnose,
     "render": Render,
     "environments": Environments,
     "methods": Methods,

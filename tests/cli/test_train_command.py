@@ -105,6 +105,7 @@ def test_people_get_a_table_and_the_next_step(capsys: pytest.CaptureFixture[str]
     shown = capsys.readouterr().out
     for words in ("average performance", "final return", "final success rate", f"hindsight render {tmp_path / 'run'}"):
         assert words in shown
+    assert f"hindsight diagnose {tmp_path / 'run'}" in shown
 
 
 def test_learning_curve_is_a_picture(trained: Path) -> None:

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, Shaped
+from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
 from hindsight_rl.agents.episode_buffer import EpisodeBuffer, add_episodes, empty_buffer
 from hindsight_rl.agents.hppo_options import PPOOptions
@@ -27,6 +27,9 @@ FEW_NUMBERS = 8
 WAVES = 3
 MOST_BYTES = 1e9
 """Of kept observations; episodes of pictures are large."""
+
+OTHERS = 8
+"""Goals of other new episodes under which each new episode is looked at, to tell what is reached by chance."""
 
 
 class HPPOState(NamedTuple):
@@ -172,8 +175,7 @@ def _cause(notes: Notes, learned: Learned) -> Int[Array, ""]:
 
 
 def _metrics(task: Task, notes: Notes, episodes: Episodes) -> dict[str, Float[Array, ""]]:
-    """Means over the steps of a batch; `reached` is the share of the new episodes that reached their own goal."""
-    reached = jax.vmap(jax.vmap(task.reached, (0, None)))(episodes.achieved_goals[:, 1:], episodes.pursued_goals)
+    """Means over the steps of a batch, and what the new episodes came upon."""
     steps = jnp.maximum(notes.steps, 1)
     return {
         "entropy": notes.sums["entropy"] / steps,
@@ -181,6 +183,33 @@ def _metrics(task: Task, notes: Notes, episodes: Episodes) -> dict[str, Float[Ar
         "clipped": notes.sums["clipped"] / steps,
         "effective_sample_size": notes.sums["effective_sample_size"] / jnp.maximum(notes.sums["draws"], 1),
         "value_error": notes.sums["value_error"] / steps,
-        "reached": jnp.mean(jnp.any(reached & episodes.taken, axis=1)),
         "gradient_steps": notes.steps.astype(jnp.float32),
+        **encounters(task, episodes),
     }
+
+
+def encounters(task: Task, episodes: Episodes) -> dict[str, Float[Array, ""]]:
+    """Shares that tell whether there is anything to learn from:
+
+    - `reached`: of episodes that reached their own goal;
+    - `moved`: of episodes that left what they had achieved at first: a state no longer reaches that as a goal;
+    - `others_reached`: of pairs of an episode and another's goal, those that reached it, among the pairs that did not
+      begin there. Not reported where there are no other episodes.
+    """
+
+    def reached(goals: Shaped[Array, "episode *goal"]) -> Bool[Array, "episode state"]:
+        return jax.vmap(jax.vmap(task.reached, (0, None)))(episodes.achieved_goals, goals)
+
+    count, taken = len(episodes.lengths), episodes.taken
+    found = {
+        "reached": jnp.mean(jnp.any(reached(episodes.pursued_goals)[:, 1:] & taken, axis=1)),
+        "moved": jnp.mean(jnp.any(~reached(episodes.achieved_goals[:, 0])[:, 1:] & taken, axis=1)),
+    }
+    if count > 1:
+        shifts = jnp.arange(1, min(OTHERS, count - 1) + 1)
+        others = episodes.pursued_goals[(jnp.arange(count)[None] + shifts[:, None]) % count]
+        under_others = jax.vmap(reached)(others)
+        away = ~under_others[:, :, 0]
+        met = jnp.any(under_others[:, :, 1:] & taken[None], axis=2) & away
+        found["others_reached"] = jnp.sum(met) / jnp.maximum(jnp.sum(away), 1)
+    return found

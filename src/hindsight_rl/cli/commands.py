@@ -62,6 +62,22 @@ class Render:
 
 
 @dataclass(frozen=True)
+class Diagnose:
+    """Say what is likely wrong with the runs of a folder, by the metrics that they recorded, and what to try."""
+
+    folder: Annotated[Positional[Path], arg(metavar="RUN")]
+    """A folder that `hindsight train` made, or is still writing to."""
+    json: Switch = False
+    """Print the findings as JSON."""
+
+    def run(self) -> None:
+        """Print a sentence on each finding, and draw the metrics."""
+        from hindsight_rl.cli.diagnose import run_diagnose
+
+        run_diagnose(self)
+
+
+@dataclass(frozen=True)
 class Gradients:
     """Measure how far estimated gradients are from the exact one: bias, variance, error, cosine, sample sizes."""
 
@@ -74,7 +90,9 @@ class Gradients:
     policy: int = 0
     """Which of the folder's runs."""
     estimators: Annotated[tuple[str, ...], arg(metavar="NAME [NAME ...]", help_behavior_hint="(default: all)")] = ()
-    """Which estimators to compare."""
+    """Which estimators to compare, your own as my_module:mine, truncated corrections as truncated,rho=1,lambda=0.9."""
+    dials: Switch = False
+    """Add truncated corrections, those of hppo, with each of their dials turned in turn."""
     batch_sizes: tuple[int, ...] = (2, 16)
     """Episodes in a batch."""
     max_active_goals: Annotated[tuple[str, ...], arg(metavar="all|INT ...")] = ("all",)

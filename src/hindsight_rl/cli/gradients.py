@@ -21,6 +21,7 @@ from hindsight_rl.cli.train import new_folder
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.interface import Environment
 from hindsight_rl.environments.registry import Specification, require_compiled, specify
+from hindsight_rl.estimators.dials import LADDER
 from hindsight_rl.estimators.table import ESTIMATORS, find_estimator
 from hindsight_rl.experiments.gradients import Measurement, Setup, measure, setups
 from hindsight_rl.experiments.job import load_policies
@@ -34,7 +35,7 @@ def run_gradients(command: Gradients) -> None:
     specification = specify(command.environment)
     policy, label = _policy(command, specification)
     chosen = setups(
-        command.estimators or tuple(ESTIMATORS),
+        (*(command.estimators or ESTIMATORS), *(dials.name for dials in LADDER if command.dials)),
         command.batch_sizes,
         _caps(command),
         command.episodes_end,
@@ -107,12 +108,13 @@ def describe(setup: Setup) -> str:
     """A setup in a few words."""
     cap = "" if setup.max_active_goals is None else f", {setup.max_active_goals} goals"
     ended = f", {setup.ended}" if find_estimator(setup.estimator).weighted and setup.episodes_end == "goal" else ""
-    return f"{setup.estimator}, {setup.batch_size}, end at {setup.episodes_end}{ended}{cap}"
+    name = setup.estimator.replace(",", " ")  # so that a narrow table breaks it between two dials
+    return f"{name}, {setup.batch_size}, end at {setup.episodes_end}{ended}{cap}"
 
 
 def _print(measurements: list[Measurement], title: str) -> None:
     table = Table(title=title, caption="bias² and variance relative to the exact gradient's squared length")
-    table.add_column("estimator, batch, episodes, ended, goals", no_wrap=True)
+    table.add_column("estimator, batch, episodes, ended, goals")
     for name, width in (("bias²", 15), ("variance", 8), ("cosine", 6)):
         table.add_column(name, justify="right", no_wrap=True, min_width=width)
     for found in measurements:

@@ -13,7 +13,7 @@ from typing import Any, get_type_hints
 
 import tyro
 
-from hindsight_rl.cli.commands import Check, Environments, Evaluate, Gradients, Methods, Render
+from hindsight_rl.cli.commands import Check, Diagnose, Environments, Evaluate, Gradients, Methods, Render
 from hindsight_rl.cli.study.commands import STUDY_COMMANDS, StudyCommands
 from hindsight_rl.cli.train_command import TrainOwn, modernised, refuse_flag, train_class
 from hindsight_rl.core.errors import HindsightError, unknown
@@ -25,6 +25,7 @@ Start with: hindsight train bit-flipping-8"""
 COMMANDS: dict[str, Any] = {
     "train": TrainOwn,
     "evaluate": Evaluate,
+    "diagnose": Diagnose,
     "render": Render,
     "study": StudyCommands,
     "gradients": Gradients,

@@ -14,7 +14,9 @@ from rich.console import Console
 from rich.table import Table
 
 from hindsight_rl.analysis.figures import figure_bytes, learning_curves
+from hindsight_rl.analysis.metric_figures import metric_panels, reported
 from hindsight_rl.analysis.statistics import learning_curve
+from hindsight_rl.analysis.words import counted
 from hindsight_rl.cli.compilation import keep_compiled_programs
 from hindsight_rl.cli.progress import TrainingProgress
 from hindsight_rl.cli.train_command import given
@@ -25,14 +27,14 @@ from hindsight_rl.experiments.configuration import resolve, to_toml
 from hindsight_rl.experiments.definition import Job
 from hindsight_rl.experiments.job import check_folder, run_job
 from hindsight_rl.experiments.paper import paper_result, paper_settings
-from hindsight_rl.records.evaluations import summary
+from hindsight_rl.records.evaluations import Evaluations, summary
 from hindsight_rl.records.files import read_json, write_atomically, write_json
 from hindsight_rl.records.tensorboard import EventFiles, event_names
 from hindsight_rl.training.program import Program, make_program
 from hindsight_rl.training.settings import make_settings
 from hindsight_rl.training.state import Snapshot
 
-SUMMARY = "summary.json"
+SUMMARY, CURVE, METRICS = "summary.json", "learning-curve.png", "metrics.png"
 
 
 def run_train(command: Any) -> None:
@@ -187,11 +189,21 @@ def _earlier_speed(folder: Path) -> float:
 
 
 def draw(job: Job, snapshot: Snapshot, folder: Path) -> None:
-    """Leave the learning curve as a picture."""
+    """Leave the learning curve as a picture, and the metrics where the method reports some."""
     curves = {job.settings.method: learning_curve(snapshot.evaluations)}
     title = f"{job.environment.id}, batch size {job.settings.batch_size}"
     figure = learning_curves(curves, title, best_return(job.environment.task))
-    write_atomically(folder / "learning-curve.png", figure_bytes(figure))
+    write_atomically(folder / CURVE, figure_bytes(figure))
+    draw_metrics(job, snapshot.evaluations, folder)
+
+
+def draw_metrics(job: Job, evaluations: Evaluations, folder: Path) -> bool:
+    """Leave what the method reported as a picture; says whether it reported anything."""
+    if not reported(evaluations):
+        return False
+    title = f"{job.settings.method} on {job.environment.id}, {counted(len(evaluations.seeds), 'run')}"
+    write_atomically(folder / METRICS, figure_bytes(metric_panels(evaluations, title)))
+    return True
 
 
 def print_summary(result: dict[str, Any], job: Job, folder: Path) -> None:
@@ -213,8 +225,12 @@ def print_summary(result: dict[str, Any], job: Job, folder: Path) -> None:
         table.add_row(name, _mean_and_std(paper.mean, paper.std))
     console = Console()
     console.print(table)
-    console.print(f"In {folder}: learning-curve.png, evaluations.csv, checkpoint.npz", highlight=False, soft_wrap=True)
+    pictures = [name for name in (CURVE, METRICS) if (folder / name).exists()]
+    console.print(
+        f"In {folder}: {', '.join(pictures)}, evaluations.csv, checkpoint.npz", highlight=False, soft_wrap=True
+    )
     console.print(f"Next: hindsight render {folder}", highlight=False, soft_wrap=True)
+    console.print(f"Learned too little? hindsight diagnose {folder}", highlight=False, soft_wrap=True)
     sys.stdout.flush()
 
 

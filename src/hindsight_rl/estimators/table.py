@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float
 
 from hindsight_rl.core.errors import HindsightError, unknown
 from hindsight_rl.core.plugins import is_reference, load_object
+from hindsight_rl.estimators.dials import TRUNCATED, Dials, parse_dials, truncated_coefficients
 from hindsight_rl.estimators.hindsight import (
     every_decision,
     hindsight_advantage,
@@ -39,6 +40,11 @@ class Ingredients(NamedTuple):
     goal_probabilities: Float[Array, " goal"]
     taken: Bool[Array, "episode time"]
     ended: Literal["drop", "carry"]
+    decides: Bool[Array, "*goal episode time"] | None = None
+    """Actions taken before the goal was reached. This and the next are given in the laboratory, not in training."""
+    following: Float[Array, "*goal episode time"] | None = None
+    """The value of the state that each action led to, also of that in which an episode ended at another goal, where
+    `values` has none. Zero where nothing follows."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,25 @@ def _advantage(given: Ingredients) -> Array:
     return hindsight_advantage(given.log_ratios, advantages, given.goal_probabilities)
 
 
+def truncated(dials: Dials) -> Estimator:
+    """The row of truncated corrections with these dials."""
+
+    def coefficients(given: Ingredients) -> Array:
+        assert given.decides is not None
+        assert given.following is not None
+        return truncated_coefficients(
+            dials,
+            given.log_ratios,
+            given.rewards,
+            given.values,
+            given.following,
+            given.decides,
+            given.goal_probabilities,
+        )
+
+    return Estimator("Thm 4.3 and 4.4, truncated", "all", coefficients, ratios=True, values=dials.critic == "exact")
+
+
 ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
     {
         "gcpg": Estimator("Thm 3.1", "pursued", lambda given: goal_conditional(given.rewards)),
@@ -145,10 +170,12 @@ ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
 
 
 def find_estimator(name: str) -> Estimator:
-    """The estimator of that name, or the one that `module:name` names."""
+    """The estimator of that name, the one that `module:name` names, or `truncated,dial=value,...`."""
+    if name.partition(",")[0] == TRUNCATED:
+        return truncated(parse_dials(name))
     if not is_reference(name):
         if name not in ESTIMATORS:
-            raise unknown("estimator", name, ESTIMATORS)
+            raise unknown("estimator", name, (*ESTIMATORS, TRUNCATED))
         return ESTIMATORS[name]
     found = load_object(name, "estimator")
     if not isinstance(found, Estimator):

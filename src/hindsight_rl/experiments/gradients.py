@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Bool, Float, Key
 
 from hindsight_rl.agents.active_goals import active_goals, pursued_goals, rewards_of_goals
 from hindsight_rl.agents.options import Ended, HindsightOptions
@@ -171,11 +171,17 @@ def _estimate(
     horizons = jnp.where(goals.present, rewards.shape[2], 0)
     log_probabilities = log_probabilities_under_goals(policy, episodes, states, goals, horizons)
     log_ratios = cumulative_log_ratios(log_probabilities, episodes.log_probabilities, episodes.taken)
-    values = _values(problem, known.values, episodes, goals, decides)
-    given = Ingredients(log_ratios, rewards, values, goals.probabilities, episodes.taken, setup.ended)
+    found = _values(problem, known.values, episodes, goals)
+    # Zero where no decision is made, and at the last state.
+    values = jnp.pad(jnp.where(decides, found[:, :, :-1], 0), ((0, 0), (0, 0), (0, 1)))
+    following = jnp.where(_reached(environment, episodes, goals), 0, found[:, :, 1:])
+    given = Ingredients(
+        log_ratios, rewards, values, goals.probabilities, episodes.taken, setup.ended, decides, following
+    )
     if estimator.goals == "pursued":
-        over_goals = ("log_ratios", "rewards", "values")
-        own: dict[str, Any] = {name: jnp.einsum("iit->it", getattr(given, name)) for name in over_goals}
+        episode = jnp.arange(setup.batch_size)
+        over_goals = ("log_ratios", "rewards", "values", "decides", "following")
+        own: dict[str, Any] = {name: getattr(given, name)[episode, episode] for name in over_goals}
         given = given._replace(**own)
     gradient = surrogate_gradient(policy, episodes, states, goals, estimator.coefficients(given))
     live = jnp.sum(episodes.taken, axis=0) if setup.ended == "drop" else jnp.full(rewards.shape[2], setup.batch_size)
@@ -201,15 +207,20 @@ def _goals(
 
 
 def _values(
-    problem: FiniteProblem, values: Array, episodes: Episodes, goals: GoalSet, decides: Array
+    problem: FiniteProblem, values: Array, episodes: Episodes, goals: GoalSet
 ) -> Float[Array, "goal episode state"]:
-    """The exact V_t(s[i, t], g) where a decision is made under g, otherwise zero; zero at the last state."""
+    """The exact V_t(s[i, t], g) of a state from which g is still to be reached; zero at the horizon."""
     states = _find(problem.observations, episodes.observations)
     columns = _find(problem.goals, goals.goals)
     times = jnp.arange(episodes.actions.shape[1])
     found = values[times[None, :, None], states[:, :-1, None], columns[None, None, :]]
-    found = jnp.where(decides, jnp.moveaxis(found, 2, 0), 0)
-    return jnp.concatenate([found, jnp.zeros_like(found[:, :, :1])], axis=2)
+    return jnp.pad(jnp.moveaxis(found, 2, 0), ((0, 0), (0, 0), (0, 1)))
+
+
+def _reached(environment: Environment, episodes: Episodes, goals: GoalSet) -> Bool[Array, "goal episode time"]:
+    """Whether each action led to a state that reaches each goal."""
+    along = jax.vmap(jax.vmap(environment.reached, (0, None)), (0, None))
+    return jax.vmap(along, (None, 0))(episodes.achieved_goals[:, 1:], goals.goals)
 
 
 def _find(table: np.ndarray, rows: Array) -> Array:

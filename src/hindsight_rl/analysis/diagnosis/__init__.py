@@ -1,0 +1,1 @@
+"""What is likely wrong with a run, read off what it recorded."""
