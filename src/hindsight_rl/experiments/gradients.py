@@ -39,6 +39,8 @@ class Setup:
     episodes_end: EpisodesEnd
     """goal: reaching the pursued goal ends an episode. horizon: nothing else does."""
     ended: Ended
+    normaliser_floor: float = 0.0
+    """Added to every ratio before normalisation."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +76,23 @@ def setups(
     caps: Sequence[int | None],
     episodes_ends: Sequence[EpisodesEnd],
     normalisers: Sequence[Ended],
+    floors: Sequence[float] = (0.0,),
 ) -> list[Setup]:
-    """All combinations that differ: caps matter over active goals, normalisers to weighted ones that end early."""
+    """All combinations that differ: caps matter over active goals, normalisers to weighted ones that end early.
+
+    Floors matter to weighted ones.
+    """
+    for floor in floors:
+        HindsightOptions(normaliser_floor=floor)  # says what is wrong with it
     found: dict[Setup, None] = {}
-    for name, size, cap, end, ended in itertools.product(estimators, batch_sizes, caps, episodes_ends, normalisers):
+    for name, size, cap, end, ended, floor in itertools.product(
+        estimators, batch_sizes, caps, episodes_ends, normalisers, floors
+    ):
         estimator = find_estimator(name)
         cap = cap if estimator.goals == "active" else None
         matters = estimator.weighted and end == "goal"
-        found[Setup(name, size, cap, end, ended if matters else normalisers[0])] = None
+        own_floor = floor if estimator.weighted else 0.0
+        found[Setup(name, size, cap, end, ended if matters else normalisers[0], own_floor)] = None
     return list(found)
 
 
@@ -172,14 +183,15 @@ def _estimate(
     log_probabilities = log_probabilities_under_goals(policy, episodes, states, goals, horizons)
     log_ratios = cumulative_log_ratios(log_probabilities, episodes.log_probabilities, episodes.taken)
     values = _values(problem, known.values, episodes, goals, decides)
-    given = Ingredients(log_ratios, rewards, values, goals.probabilities, episodes.taken, setup.ended)
+    weights = (episodes.taken, setup.ended, setup.normaliser_floor)
+    given = Ingredients(log_ratios, rewards, values, goals.probabilities, *weights)
     if estimator.goals == "pursued":
         over_goals = ("log_ratios", "rewards", "values")
         own: dict[str, Any] = {name: jnp.einsum("iit->it", getattr(given, name)) for name in over_goals}
         given = given._replace(**own)
     gradient = surrogate_gradient(policy, episodes, states, goals, estimator.coefficients(given))
     live = jnp.sum(episodes.taken, axis=0) if setup.ended == "drop" else jnp.full(rewards.shape[2], setup.batch_size)
-    sizes = effective_sample_size(log_ratios, episodes.taken, setup.ended) / jnp.maximum(live, 1)[None]
+    sizes = effective_sample_size(log_ratios, *weights) / jnp.maximum(live, 1)[None]
     counted = goals.present[:, None] & (live > 0)[None]
     return gradient, jnp.sum(jnp.where(counted, sizes, 0), axis=0), jnp.sum(counted, axis=0).astype(jnp.float32)
 

@@ -76,8 +76,11 @@ class Plan:
 
     @classmethod
     def from_json(cls, cell: Cell, content: Mapping[str, Any]) -> "Plan":
-        """The inverse of `to_json`. Earlier versions kept options of all methods, of which the cell's own are taken."""
-        options = {one.name: one for one in find_method(cell.method).visible}
+        """The inverse of `to_json`. Earlier versions kept options of all methods, of which the cell's own are taken.
+
+        Options that a method did not have then have their defaults, with which it does what it did.
+        """
+        options, kept = find_method(cell.method).visible, content["options"]
         return cls(
             *cell,
             choices={name: tuple(values) for name, values in content["choices"].items()},
@@ -86,7 +89,9 @@ class Plan:
             definitive=Stage(**content["definitive"]),
             episodes_end=content["episodes_end"],
             options={
-                name: one.read(content["options"][name]) for name, one in options.items() if name in content["options"]
+                one.name: one.read(kept[one.name]) if one.name in kept else one.default
+                for one in options
+                if one.name not in content["choices"]
             },
             specification=specify(content["specification"]["name"], **content["specification"]["options"]),
             seed=content["seed"],
