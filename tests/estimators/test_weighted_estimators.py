@@ -124,7 +124,7 @@ def test_a_floor_evens_out_vanishing_ratios_and_no_others() -> None:
     np.testing.assert_allclose(without[0, :, 0], [1, 0, 0], atol=1e-6)
     np.testing.assert_allclose(weights[0, :, 0], 1 / 3, rtol=1e-6)
     np.testing.assert_allclose(weights[1], without[1], rtol=1e-6)
-    with pytest.raises(HindsightError, match="floor must be a number of at least zero, not -0.1"):
+    with pytest.raises(HindsightError, match=r"floor must be a number of at least zero, not -0\.1"):
         estimators.normalised_ratios(log_ratios, taken, floor=-0.1)
 
 

@@ -146,9 +146,7 @@ def test_default_rates_are_those_that_the_committed_studies_chose() -> None:
             assert list(rates.values()) == corrected[cell]
         else:
             assert own == rates, cell
-    listed = {
-        (row["environment"], row["batch_size"], name) for row in rate_tables()["chosen"] for name in row["rates"]
-    }
+    listed = {(row["environment"], row["batch_size"], name) for row in rate_tables()["chosen"] for name in row["rates"]}
     assert listed == {cell for cell, (_, performance) in choices.items() if performance >= 0.01}
 
 

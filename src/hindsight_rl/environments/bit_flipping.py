@@ -73,7 +73,7 @@ class BitFlipping(Environment):
         for bit in range(self.bits):
             transitions[0, numbers, bit, numbers ^ (1 << (self.bits - 1 - bit))] = 1
         reached = np.eye(len(states), dtype=bool)
-        probabilities = np.asarray(jax.vmap(self.goal_probability)(states.astype(np.float32)), np.float64)
+        probabilities = np.asarray(jax.vmap(self.goal_probability)(jnp.asarray(states, jnp.float32)), np.float64)
         return FiniteProblem(
             observations=states,
             goals=states,

@@ -129,7 +129,7 @@ class GridWorld(Environment):
         slipped = moves.mean(axis=1, keepdims=True)
         is_start = (cells[:, None] == self.starts).all(axis=2).any(axis=1)
         reached = (cells[:, None] == self.goals).all(axis=2)
-        probabilities = np.asarray(jax.vmap(self.goal_probability)(self.goals.astype(np.float32)), np.float64)
+        probabilities = np.asarray(jax.vmap(self.goal_probability)(jnp.asarray(self.goals, jnp.float32)), np.float64)
         return FiniteProblem(
             observations=cells.astype(np.float64),
             goals=self.goals.astype(np.float64),

@@ -1,6 +1,7 @@
 """The best possible return, where it is known."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from hindsight_rl.core.errors import HindsightError
@@ -45,7 +46,7 @@ def _best_of_bits(environment: BitFlipping) -> float | None:
         return None
     goals = (np.arange(2**bits)[:, None] >> np.arange(bits)) & 1
     ones = goals.sum(axis=1)
-    probabilities = np.asarray(jax.vmap(environment.goal_probability)(goals.astype(np.float32)), np.float64)
+    probabilities = np.asarray(jax.vmap(environment.goal_probability)(jnp.asarray(goals, jnp.float32)), np.float64)
     return float(probabilities @ np.where(ones > 0, horizon - ones, of_start) / probabilities.sum())
 
 

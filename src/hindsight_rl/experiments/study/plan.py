@@ -1,7 +1,7 @@
 """A study is data: which cells it has and how each is searched and run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from typing import Any, Literal, get_args
 
@@ -47,6 +47,9 @@ class Plan:
     specification: Specification
     """How to build the environment; a map is part of it, so that the study does not depend on the map's file."""
     seed: int = 0
+    guarded: bool = field(default=True, compare=False)
+    """Every rung of a search has several runs, and one in which no run is above chance chooses nothing. Studies that
+    began before there was a guard go on without it, so that they come to the same end."""
 
     @property
     def cell(self) -> Cell:
@@ -95,6 +98,7 @@ class Plan:
             },
             specification=specify(content["specification"]["name"], **content["specification"]["options"]),
             seed=content["seed"],
+            guarded=content.get("guarded", False),
         )
 
 
