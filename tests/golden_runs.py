@@ -31,7 +31,7 @@ REPLAY = {"gradient_steps": 4, "minibatch_size": 16, "replay_capacity": 600}
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "gcpg on bits": ("bit-flipping-4", {"method": "gcpg"}),
-    "gcpg+b on bits": ("bit-flipping-4", {"method": "gcpg+b"}),
+    "gcpg+b on bits": ("bit-flipping-4", {"method": "gcpg+b", "baseline_learning_rate": 1e-3}),
     "hpg on bits": ("bit-flipping-4", {"method": "hpg", "runs": 2}),
     "hpg+b on bits": ("bit-flipping-4", {"method": "hpg+b", "baseline_learning_rate": 3e-3}),
     "hpg-no-ratios on bits": ("bit-flipping-4", {"method": "hpg-no-ratios"}),

@@ -19,7 +19,7 @@ from hindsight_rl.experiments.study.protocol import Piece, next_piece
 from hindsight_rl.experiments.study.run import run_study
 from hindsight_rl.experiments.study.worker import Observer
 from hindsight_rl.records.results import RESULTS
-from hindsight_rl.records.runs import DEFINITIVE, FinishedRun, RunKey, StudyResults
+from hindsight_rl.records.runs import DEFINITIVE, Evidence, FinishedRun, RunKey, StudyResults
 from hindsight_rl.records.tidy import to_csv
 from hindsight_rl.training.program import Program, make_program
 from hindsight_rl.training.settings import Settings
@@ -36,7 +36,7 @@ SMALL_STUDY: dict[str, Any] = {
     "search": STAGE,
     "definitive": {**STAGE, "runs": 4},
 }
-"""One method has a grid of 2 settings, the other successive halving over 6: 4 + 4 and (6 + 4) + 4 runs."""
+"""One method has a grid of 2 settings, the other successive halving over 6: 4 + 4 and (12 + 4) + 4 runs."""
 
 
 def study_text(more: str = "", **changes: Any) -> str:
@@ -60,15 +60,20 @@ def small_plan(more: str = "", **changes: Any) -> Plan:
 
 
 def simulate(
-    plan: Plan, perform: Callable[[RunKey], float], known: Mapping[RunKey, float] | None = None
+    plan: Plan,
+    perform: Callable[[RunKey], float],
+    known: Mapping[RunKey, float] | None = None,
+    learn: Callable[[RunKey], Evidence] | None = None,
 ) -> list[Piece]:
     """Follow a plan to its end, with made-up performances."""
     known = dict(known or {})
+    learned: dict[RunKey, Evidence] = {}
     pieces = []
-    while piece := next_piece(plan, known):
+    while piece := next_piece(plan, known, learned):
         assert piece.keys
         assert not known.keys() & set(piece.keys)
         known |= {key: perform(key) for key in piece.keys}
+        learned |= {key: learn(key) for key in piece.keys} if learn else {}
         pieces.append(piece)
         assert len(pieces) < 10_000
     return pieces

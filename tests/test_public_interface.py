@@ -120,6 +120,10 @@ def test_named_and_built_environments_give_the_same_numbers() -> None:
         ({"batch_siz": 3}, "There is no setting of hpg on bit-flipping-4 'batch_siz'. Did you mean 'batch_size'"),
         ({"epsilon": 0.1}, "hpg has no option 'epsilon'; dqn, dqn\\+her have it."),
         ({"method": "dqn", "ended": "drop"}, "dqn has no option 'ended'; hpg, hpg\\+b, policy-gradient have it."),
+        (
+            {"method": "gcpg", "normaliser_floor": 1e-12},
+            "gcpg has no option 'normaliser_floor'; hpg, hpg\\+b, policy-gradient have it.",
+        ),
         ({"slip": 0.1}, "bit-flipping-4 has no option 'slip'; four-rooms has it."),
         ({"bits": 5}, "'bit-flipping-4' already sets bits."),
         ({"method": 3}, "method must be a name, not 3."),

@@ -50,12 +50,14 @@ def agent_state(environment: str, method: str) -> PolicyGradientState:
     return PolicyGradientState(policy, OPTIMISER.init(policy), baseline, OPTIMISER.init(baseline))
 
 
-def pipeline(name: str, method: str, ended: str, state: PolicyGradientState, episodes: Episodes) -> Found:
+def pipeline(
+    name: str, method: str, ended: str, state: PolicyGradientState, episodes: Episodes, floor: float = 0.0
+) -> Found:
     environment = ENVIRONMENTS[name]
     states = encode_states(environment, state.policy, episodes)
     own = METHODS[method].goals == "pursued"
     goals = pursued_goals(environment, episodes) if own else active_goals(environment, episodes, jax.random.key(KEY))
-    options = HindsightBaselineOptions(ended=ended)
+    options = HindsightBaselineOptions(ended=ended, normaliser_floor=floor)
     coefficients, _ = training_coefficients(environment, METHODS[method], options, state, episodes, states, goals)
     gradient = surrogate_gradient(state.policy, episodes, states, goals, coefficients)
     return Found(goals, *rewards_of_goals(environment, episodes, goals), coefficients, gradient)
@@ -70,7 +72,9 @@ class Expected(NamedTuple):
     gradient: Any
 
 
-def plain_pipeline(name: str, method: str, ended: str, state: PolicyGradientState, episodes: Episodes) -> Expected:
+def plain_pipeline(
+    name: str, method: str, ended: str, state: PolicyGradientState, episodes: Episodes, floor: float = 0.0
+) -> Expected:
     environment, known = ENVIRONMENTS[name], plain_agent.plain(episodes)
     if METHODS[method].goals == "pursued":
         goals = known.pursued_goals
@@ -79,7 +83,7 @@ def plain_pipeline(name: str, method: str, ended: str, state: PolicyGradientStat
         goals = plain_agent.reached_goals(environment, known)
         if METHODS[method].ratios:
             coefficients = plain_agent.hindsight_coefficients(
-                environment, state.policy, state.baseline, known, goals, ended
+                environment, state.policy, state.baseline, known, goals, ended, floor
             )
         else:
             coefficients = plain_agent.coefficients_without_ratios(environment, known, goals)
@@ -141,6 +145,17 @@ def test_pairs_that_are_left_out_are_not_missed() -> None:
     assert np.all(expected.coefficients[expected.rewards.decides] != 0)
     assert np.mean(significant(found.coefficients)[found.decides]) < 0.8
     assert_same_tree(found.gradient, expected.gradient)
+
+
+def test_the_published_floor_reaches_ratios_and_baseline_alike() -> None:
+    """With a policy so sure of itself that ratios vanish, the floor gives weight to what had none."""
+    state, episodes = agent_state("4 bits", "hpg+b"), example_episodes("4 bits", "goal")
+    state = eqx.tree_at(lambda s: s.policy.network.weights[-1], state, replace_fn=lambda weights: 80 * weights)
+    found = quick_jit(lambda s, e: pipeline("4 bits", "hpg+b", "drop", s, e, 1e-2))(state, episodes)
+    expected = plain_pipeline("4 bits", "hpg+b", "drop", state, episodes, 1e-2)
+    assert_same_tree(found.gradient, expected.gradient)
+    without = plain_pipeline("4 bits", "hpg+b", "drop", state, episodes)
+    assert np.max(np.abs(without.coefficients - expected.coefficients)) > 0.1 * np.max(np.abs(expected.coefficients))
 
 
 @pytest.mark.parametrize("name", ["3 bits", "four rooms"])

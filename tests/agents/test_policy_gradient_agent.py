@@ -1,5 +1,6 @@
 """Acting, what a broken update is blamed on, the scale of hindsight, and long episodes of a saturated policy."""
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -224,6 +225,36 @@ def test_a_cap_draws_fewer_goals_and_so_another_gradient() -> None:
         after, _, _ = quick_jit(agent.update)(state, episodes_of_bits(), rates, jax.random.key(0))
         gradients.append(np.asarray(after.policy_optimiser.mu.network.weights[0]))
     assert np.max(np.abs(gradients[0] - gradients[1])) > 1e-3
+
+
+def shapes_in(program: Any) -> Iterator[tuple[int, ...]]:
+    """The shape of every intermediate result of a traced program, inner programs included."""
+    for equation in program.eqns:
+        yield from (result.aval.shape for result in equation.outvars)
+        for inner in jax.tree.leaves(equation.params, is_leaf=lambda leaf: hasattr(leaf, "eqns")):
+            inner = getattr(inner, "jaxpr", inner)
+            yield from shapes_in(inner) if hasattr(inner, "eqns") else ()
+
+
+@pytest.mark.parametrize(("method", "squares"), [("gcpg", False), ("gcpg+b", False), ("hpg", True)])
+def test_pursued_goals_need_no_memory_for_pairs_of_episodes(method: str, squares: bool) -> None:
+    """Nothing is as large as the number of episodes squared, which active goals times episodes are."""
+    batch_size, agent = 257, make_agent(method, BitFlipping(9))
+    state = jax.eval_shape(agent.init, jax.random.key(0))
+    observations = jax.ShapeDtypeStruct((batch_size, 10, 9), jnp.float32)
+    numbers = jax.ShapeDtypeStruct((batch_size, 9), jnp.float32)
+    episodes = Episodes(
+        observations,
+        observations,
+        jax.ShapeDtypeStruct(numbers.shape, jnp.int32),
+        numbers,
+        jax.ShapeDtypeStruct((batch_size,), jnp.int32),
+        numbers,
+    )
+    rates = dict.fromkeys(("learning_rate", "baseline_learning_rate"), jax.ShapeDtypeStruct((), jnp.float32))
+    program = jax.make_jaxpr(agent.update)(state, episodes, rates, jax.random.key(0))
+    largest = max(int(np.prod(shape)) for shape in shapes_in(program.jaxpr))
+    assert (largest >= batch_size**2) == squares
 
 
 def test_an_estimator_over_all_goals_cannot_be_trained_with() -> None:

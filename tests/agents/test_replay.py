@@ -5,12 +5,13 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from reference.compilation import quick_jit
 from reference.walks import FINAL, NEVER, WALK, content, filled, of_goal, rows, walks
 from scipy.stats import chisquare
 
 from hindsight_rl.agents.replay import draw
-from hindsight_rl.agents.replay_options import DQNOptions, HEROptions
+from hindsight_rl.agents.replay_options import DQNOptions, HEROptions, Relabelling
 from hindsight_rl.core.episodes import Episodes
 from hindsight_rl.environments.bit_flipping import BitFlipping
 
@@ -159,3 +160,23 @@ def test_half_of_the_transitions_are_relabelled_and_all_are_drawn_alike() -> Non
     drawn = rows(quick_jit(lambda key: draw(WALK, FINAL, replay, 6000, key))(jax.random.key(3)))
     assert set(drawn) == set(everything)
     assert chisquare([drawn.count(row) for row in everything]).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("strategy", ["future", "episode"])
+def test_goals_are_redrawn_from_all_that_the_action_could_have_been_relabelled_with(strategy: Relabelling) -> None:
+    """One episode, whose list holds one goal for each action. Chi-square over 8000 draws with a fixed key.
+
+    Each goal that is still ahead is as likely as the others; the pursued goal stays as it is.
+    """
+    frozen = HEROptions(relabelling=strategy, replay_capacity=5000)
+    replay = filled(frozen, walks([4, 3, 2, 1, 0]))
+    options = replace(frozen, redraw_goals=True)
+    drawn = rows(quick_jit(lambda key: draw(WALK, options, replay, 8000, key))(jax.random.key(3)))
+    listed = rows(content(frozen, replay))
+    assert {row for row in drawn if row[0] == NEVER} == {row for row in listed if row[0] == NEVER}
+    for time in {int(row[1]) for row in listed if row[0] != NEVER}:
+        goals = [row[0] for row in drawn if row[0] != NEVER and row[1] == time]
+        assert set(goals) == set(range(4 - time))
+        assert time == 3 or chisquare([goals.count(goal) for goal in range(4 - time)]).pvalue > 1e-3
+    for goal, when, place, reward, terminal in drawn:
+        assert (reward, terminal) == ((1, True) if goal == place - 1 else (0, when == 3))

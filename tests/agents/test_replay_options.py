@@ -31,6 +31,7 @@ from hindsight_rl.core.errors import HindsightError
         ({"epsilon": -0.1}, r"epsilon must be a number from 0 to 1, not -0\.1\.$"),
         ({"epsilon": 1.5}, r"epsilon must be a number from 0 to 1, not 1\.5\.$"),
         ({"relabelled_goals": 4}, r"one final goal, so with the strategy 'final' relabelled_goals must be 1, not 4\.$"),
+        ({"redraw_goals": True}, r"strategy 'final' there are no goals to redraw: choose 'future' or 'episode'\.$"),
         ({"relabelled_goals": 0}, r"relabelled_goals must be a whole number of at least 1, not 0\.$"),
         ({"gradient_steps": 0}, r"gradient_steps must be a whole number of at least 1, not 0\.$"),
         ({"minibatch_size": True}, r"minibatch_size must be a whole number of at least 1, not True\.$"),

@@ -14,16 +14,17 @@ SMALL = ["--samples", "4", "--batch-sizes", "2", "--hidden-layers", "4", "--epis
 
 
 def test_a_table_a_figure_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ["--estimators", "gcpg", "weighted", "--max-active-goals", "all", "1", "--output", str(tmp_path), "--json"]
-    main(["gradients", "bit-flipping-2", *SMALL, *flags])
+    flags = ["--estimators", "gcpg", "weighted", "--max-active-goals", "all", "1", "--normaliser-floors", "0.5"]
+    main(["gradients", "bit-flipping-2", *SMALL, *flags, "--output", str(tmp_path), "--json"])
     output = capsys.readouterr()
     content = json.loads(output.out)
     assert content["environment"] == "bit-flipping-2"
     assert content["policy"] == "a fresh policy"
     assert [row["setup"]["estimator"] for row in content["measurements"]] == ["gcpg", "weighted", "weighted"]
-    assert "3/3 weighted, 2, end at horizon, 1 goals" in output.err
+    assert "3/3 weighted, 2, end at horizon, 1 goals, floor 0.5" in output.err
     rows = list(csv.DictReader((tmp_path / "gradients.csv").read_text().splitlines()))
     assert [row["max_active_goals"] for row in rows] == ["", "", "1"]
+    assert [row["normaliser_floor"] for row in rows] == ["0.0", "0.5", "0.5"]
     assert float(rows[0]["variance"]) == content["measurements"][0]["variance"]
     sizes = list(csv.DictReader((tmp_path / "sample-sizes.csv").read_text().splitlines()))
     assert [row["time"] for row in sizes] == ["1", "2"] * 3

@@ -95,7 +95,7 @@ def test_run_as_a_user_would(definition: Path, finished: Path, compiled_programs
     folder = Path("studies/small")
     assert (json.loads(line)["study"], json.loads(line)["folder"]) == ("small", str(folder))
     assert done.stderr.startswith(f"Study small into {folder}\n")
-    assert "22/22 runs" in done.stderr
+    assert "28/28 runs" in done.stderr
     assert f"{HPG.name}, search: 4 runs in " in done.stderr
     assert numbers_in(tmp_path / folder) == numbers_in(finished)
 
@@ -113,8 +113,22 @@ def test_the_summary_says_what_the_results_say(capsys: pytest.CaptureFixture[str
         assert cell["runs"] == len(runs) == 4
         assert cell["choices"] == dict(runs[0].key.choices)
         assert cell["learning_rate"] == cell["choices"]["learning_rate"]
-        assert (cell["paper"], cell["failed_runs"]) == (None, [])
+        assert (cell["paper"], cell["failed_runs"], cell["search_at_chance"]) == (None, [], False)
     assert [cell["method"] for cell in content["cells"]] == ["hpg", "gcpg+b"]
+
+
+def test_a_search_that_stays_at_chance_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    definition, folder = tmp_path / "slow.toml", str(tmp_path / "slow")
+    definition.write_text(study_text(methods=["hpg"], learning_rates=[1e-9, 1e-8]))
+    main(["study", "run", str(definition), "--output", folder, "--json"])
+    told = capsys.readouterr()
+    (cell,) = json.loads(told.out)["cells"]
+    assert (cell["search_at_chance"], cell["learning_rate"], cell["runs"]) == (True, 1e-9, 4)
+    assert f"{HPG.name}, search: no run is above chance after 40 batches, so nothing was chosen" in told.err
+    main(["study", "run", folder])
+    told = capsys.readouterr()
+    assert "* Not chosen: no run of the search is above chance." in told.out
+    assert "nothing was chosen" not in told.err
 
 
 def test_people_get_a_table_and_the_next_step(capsys: pytest.CaptureFixture[str], copied: Path) -> None:
@@ -134,7 +148,7 @@ def test_slices_and_more_runs_go_on_in_the_same_folder(
     assert [cell["runs"] for cell in read_json(capsys, *options)["cells"]] == [4, 4]
     assert [cell["runs"] for cell in read_json(capsys, "run", str(folder), "--runs", "5")["cells"]] == [5, 5]
     assert [cell["runs"] for cell in read_json(capsys, "run", str(folder), "--output", str(folder))["cells"]] == [5, 5]
-    assert len(results_in(folder).runs) == 4 + 5 + 6 + 4 + 5
+    assert len(results_in(folder).runs) == 4 + 5 + 12 + 4 + 5
 
 
 def test_a_failed_run_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -170,8 +184,8 @@ def test_runs_that_raised_run_again_when_asked(
     assert [len(cell["failed_runs"]) for cell in read_json(capsys, *options)["cells"]] == [4, 0]
     main(["study", *options, "--retry-failed"])
     shown = capsys.readouterr().err
-    assert "14/22 runs" in shown
-    assert "22/22 runs" in shown
+    assert "20/28 runs" in shown
+    assert "28/28 runs" in shown
     assert numbers_in(tmp_path / "study") == numbers_in(finished)
 
 
@@ -180,7 +194,7 @@ def test_event_files_hold_the_learning_curves(definition: Path, tmp_path: Path) 
     main(["study", "run", str(definition), "--output", str(folder), "--tensorboard"])
     results = results_in(folder)
     made = [path.parent for path in (folder / "tensorboard").rglob("*tfevents*")]
-    assert len(made) == len(set(made)) == len(results.runs) == 22
+    assert len(made) == len(set(made)) == len(results.runs) == 28
     for run in results.runs:
         choices = dict(run.key.choices)
         baseline = f"-baseline{choices['baseline_learning_rate']:g}" if len(choices) > 1 else ""
@@ -244,7 +258,7 @@ def test_plan_as_a_table(capsys: pytest.CaptureFixture[str], copied: Path) -> No
         ["bit-flipping-4", "8", "gcpg+b", "6", "halving", "0", "+", "6", "240", "-"],
     ]
     assert "In all: 0 runs of searches and 12 definitive ones, 480 updates, 3,840 episodes." in shown
-    assert "22 runs are finished already and not counted." in shown
+    assert "28 runs are finished already and not counted." in shown
 
 
 def test_a_folder_of_a_presets_name_does_not_hide_it(
@@ -259,14 +273,14 @@ def test_a_folder_of_a_presets_name_does_not_hide_it(
 
 def test_export_as_csv_and_parquet(capsys: pytest.CaptureFixture[str], copied: Path, tmp_path: Path) -> None:
     main(["study", "export", str(copied)])
-    assert capsys.readouterr().out == f"{copied / 'evaluations.csv'} has the evaluations of 22 runs.\n"
+    assert capsys.readouterr().out == f"{copied / 'evaluations.csv'} has the evaluations of 28 runs.\n"
     expected = to_csv(results_in(copied))
     assert (copied / "evaluations.csv").read_bytes() == expected
     path = tmp_path / "new folder" / "table.parquet"
     main(["study", "export", str(copied), "--output", str(path)])
     table = polars.read_csv(io.BytesIO(expected), schema_overrides={"failure": polars.String})
     assert polars.read_parquet(path).equals(table)
-    assert table.height == 16 * 5 + 6 * 3
+    assert table.height == 16 * 5 + 12 * 3
 
 
 def test_the_outcome_counts_the_runs_of_the_rates_that_the_search_chose(copied: Path) -> None:

@@ -102,7 +102,7 @@ def test_a_cell_without_a_finished_run_is_guessed_from_the_others() -> None:
 
     announced, status = shown(tell, study)
     assert announced.startswith(f"{NAME}, search: 4 runs")
-    match = re.fullmatch(r"small  4/22 runs  about (\d\d):(\d\d) left", status)
+    match = re.fullmatch(r"small  4/28 runs  about (\d\d):(\d\d) left", status)
     assert match
     assert 60 * int(match[1]) + int(match[2]) > 24
 

@@ -1,7 +1,7 @@
 """The hindsight estimators against plain loops, their reduction to the goal-conditional ones, and extreme ratios."""
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -13,6 +13,7 @@ from reference import loops
 from scipy.special import softmax
 
 from hindsight_rl import estimators
+from hindsight_rl.core.errors import HindsightError
 
 cumulative_log_ratios = jax.jit(estimators.cumulative_log_ratios)
 normalised_ratios = jax.jit(estimators.normalised_ratios, static_argnames="ended")
@@ -99,6 +100,32 @@ def test_weighted_estimators_equal_plain_loops(batch: Batch, ended: str) -> None
     close(weights, loops.normalised_ratios(ratios, lengths, ended))
     close(coefficients, loops.weighted_per_decision(ratios, batch.rewards, probabilities, lengths, ended))
     close(subtracted, loops.weighted_baseline(ratios, batch.baselines, probabilities, lengths, ended))
+
+
+@pytest.mark.parametrize("ended", ["drop", "carry"])
+@pytest.mark.parametrize("floor", [1e-12, 0.3])
+def test_a_floor_is_added_to_every_ratio(ended: Literal["drop", "carry"], floor: float) -> None:
+    """Ratios around the floor, and an episode that ends early."""
+    generator, lengths = np.random.default_rng(0), np.array([4, 2, 4])
+    ratios = floor * np.exp(generator.normal(scale=4.0, size=(2, 3, 4)))
+    ratios[:, 1, 2:] = ratios[:, 1, 1:2]
+    taken = np.arange(4)[None] < lengths[:, None]
+    with jax.enable_x64(True):
+        weights = np.asarray(estimators.normalised_ratios(np.log(ratios), taken, ended, floor))
+    np.testing.assert_allclose(weights, loops.normalised_ratios(ratios, lengths, ended, floor), rtol=1e-9)
+    assert np.max(np.abs(weights - loops.normalised_ratios(ratios, lengths, ended))) > 0.1
+
+
+def test_a_floor_evens_out_vanishing_ratios_and_no_others() -> None:
+    log_ratios = np.array([[[-70.0], [-90.0], [-200.0]], [[2.0], [0.0], [-1.0]]], np.float32)
+    taken = np.ones((3, 1), bool)
+    without = np.asarray(estimators.normalised_ratios(log_ratios, taken))
+    weights = np.asarray(estimators.normalised_ratios(log_ratios, taken, floor=1e-12))
+    np.testing.assert_allclose(without[0, :, 0], [1, 0, 0], atol=1e-6)
+    np.testing.assert_allclose(weights[0, :, 0], 1 / 3, rtol=1e-6)
+    np.testing.assert_allclose(weights[1], without[1], rtol=1e-6)
+    with pytest.raises(HindsightError, match=r"floor must be a number of at least zero, not -0\.1"):
+        estimators.normalised_ratios(log_ratios, taken, floor=-0.1)
 
 
 @given(batch=batches())

@@ -1,12 +1,13 @@
 """Exact returns, values and gradients: against finite differences, sampling, and answers known otherwise."""
 
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import Array, Float, Key
 from reference.compilation import quick_jit
 
 from hindsight_rl.core.errors import HindsightError
@@ -15,6 +16,7 @@ from hindsight_rl.environments.finite import FiniteProblem, check_problem
 from hindsight_rl.environments.grid_world import GridWorld
 from hindsight_rl.environments.registry import make
 from hindsight_rl.exact import (
+    best_return,
     exact_gradient,
     exact_values,
     expected_return,
@@ -61,6 +63,47 @@ def test_the_exact_gradient_agrees_with_finite_differences(environment: BitFlipp
 )
 def test_best_possible_returns(name: str, best: float) -> None:
     assert optimal_return(finite_problem(make(name))) == pytest.approx(best, abs=1e-3)
+
+
+class MostlyZeros(BitFlipping):
+    """Each bit of a goal is one with probability a quarter."""
+
+    def sample_goal(self, key: Key[Array, ""]) -> Float[Array, " bits"]:
+        return jax.random.bernoulli(key, 0.25, (self.bits,)).astype(jnp.float32)
+
+    def goal_probability(self, goal: Float[Array, " bits"]) -> Float[Array, ""]:
+        return jnp.prod(jnp.where(goal == 1, 0.25, 0.75))
+
+
+class Halting(MostlyZeros):
+    """Only the first bit can be toggled, so no table of bit flipping holds."""
+
+    def step(self, state: Float[Array, " bits"], action: Array, key: Key[Array, ""]) -> Float[Array, " bits"]:
+        return super().step(state, jnp.zeros_like(action), key)
+
+    def finite_problem(self) -> FiniteProblem:
+        raise HindsightError("There are no tables.")
+
+
+def best_of_mostly_zeros(bits: int) -> float:
+    """E[horizon - ones] in closed form; the start, which is drawn with probability 0.75^bits, takes two actions."""
+    return bits + 1 - bits / 4 - 2 * 0.75**bits
+
+
+@pytest.mark.parametrize("bits", [2, 8, 11])
+def test_the_best_return_heeds_how_goals_are_drawn(bits: int) -> None:
+    environment = MostlyZeros(bits)  # type: ignore[call-arg]
+    assert best_return(environment) == pytest.approx(best_of_mostly_zeros(bits), rel=1e-5)
+    assert abs(best_of_mostly_zeros(bits) - cast(float, best_return(BitFlipping(bits)))) > 0.1
+    if bits <= 8:
+        assert optimal_return(finite_problem(environment)) == pytest.approx(best_of_mostly_zeros(bits), rel=1e-5)
+
+
+def test_the_best_return_is_unknown_under_other_rules_and_for_too_many_goals() -> None:
+    assert best_return(Halting(4)) is None  # type: ignore[call-arg]
+    assert best_return(MostlyZeros(20)) is None  # type: ignore[call-arg]
+    assert best_return(BitFlipping(64)) == 33.0
+    assert best_return(BitFlipping(1)) == optimal_return(finite_problem(BitFlipping(1))) == 0.5
 
 
 def test_values_returns_and_distributions_fit_together() -> None:

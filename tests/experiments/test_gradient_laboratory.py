@@ -42,6 +42,17 @@ def test_setups_that_do_not_differ_are_measured_once() -> None:
     ]
 
 
+def test_floors_matter_to_weighted_estimators_only() -> None:
+    chosen = setups(["per-decision", "weighted"], [4], [None], ["horizon"], ["drop"], [0.0, 1e-12])
+    assert chosen == [
+        Setup("per-decision", 4, None, "horizon", "drop"),
+        Setup("weighted", 4, None, "horizon", "drop"),
+        Setup("weighted", 4, None, "horizon", "drop", 1e-12),
+    ]
+    with pytest.raises(HindsightError, match="normaliser_floor must be a number from 0 to 1, not -1"):
+        setups(["weighted"], [4], [None], ["horizon"], ["drop"], [-1.0])
+
+
 def test_unknown_estimator_suggests_the_nearest() -> None:
     with pytest.raises(HindsightError, match="Did you mean 'weighted'"):
         setups(["weigted"], [4], [None], ["goal"], ["drop"])

@@ -1,6 +1,7 @@
 """The paper's tables as data, and the settings that come from them."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,14 +11,17 @@ from hindsight_rl.experiments.configuration import complete, resolve
 from hindsight_rl.experiments.paper import (
     PaperResult,
     about_a_hundredth,
+    chosen_rates,
     default_values,
     paper_result,
     paper_settings,
+    rate_tables,
     tables,
     tried_learning_rates,
 )
 from hindsight_rl.training.settings import Settings
 
+RESULTS = Path(__file__).parents[2] / "results"
 # Environment, batch size, batches, batches between evaluations.
 DEFINITIVE = [
     ("bit-flipping-8", 2, 5000, 50),
@@ -102,8 +106,59 @@ def test_q_networks_have_learning_rates_of_their_own() -> None:
         for method in ("gcpg", "dqn", "dqn+her")
     }
     assert found["empty-room", "dqn"] == found["empty-room", "dqn+her"] == 5e-3
-    assert found["empty-room", "gcpg"] == found["four-rooms", "dqn"] == found["four-rooms", "dqn+her"] == 1e-3
-    assert found["four-rooms", "gcpg"] == 5e-4
+    assert found["four-rooms", "dqn"] == found["four-rooms", "dqn+her"] == 1e-3
+    assert found["empty-room", "gcpg"] == found["four-rooms", "gcpg"] == 5e-4
+
+
+def committed_choices() -> dict[tuple[str, int, str], tuple[dict[str, float], float]]:
+    """The rates of the definitive runs that results/ keeps, and their average performance, by cell."""
+    polars = pytest.importorskip("polars")
+    names = ["environment", "batch_size", "method"]
+    kinds = ["learning_rate", "baseline_learning_rate"]
+    found: dict[tuple[str, int, str], tuple[dict[str, float], float]] = {}
+    for study in ("her", "paper"):
+        runs = polars.read_parquet(RESULTS / study / "evaluations.parquet").filter(stage="definitive")
+        for row in runs.group_by(names + kinds).agg(polars.col("mean_return").mean()).iter_rows(named=True):
+            rates = {kind: row[kind] for kind in kinds if row[kind] is not None}
+            cell = (row["environment"], row["batch_size"], row["method"])
+            assert found.get(cell, (rates,))[0] == rates
+            found[cell] = rates, row["mean_return"]
+    return found
+
+
+def test_default_rates_are_those_that_the_committed_studies_chose() -> None:
+    """But for two, each with its reason; and cells in which nothing was learned at any rate have no choice."""
+    corrected = {
+        (row["environment"], row["batch_size"], row["method"]): row["chosen"] for row in rate_tables()["corrected"]
+    }
+    assert corrected.keys() == {("bit-flipping-8", 2, "gcpg+b"), ("empty-room", 16, "hpg+b")}
+    choices = committed_choices()
+    assert len(choices) == 40 + 8
+    for cell, (rates, performance) in choices.items():
+        environment, batch_size, method = cell
+        own = complete(environment, {"method": method, "batch_size": batch_size}).rates
+        if performance < 0.01:
+            assert method in ("gcpg", "gcpg+b", "dqn")
+            assert environment == "bit-flipping-16"
+            assert not chosen_rates(environment, method, batch_size)
+        elif cell in corrected:
+            assert own != rates
+            assert list(rates.values()) == corrected[cell]
+        else:
+            assert own == rates, cell
+    listed = {(row["environment"], row["batch_size"], name) for row in rate_tables()["chosen"] for name in row["rates"]}
+    assert listed == {cell for cell, (_, performance) in choices.items() if performance >= 0.01}
+
+
+@pytest.mark.parametrize(("batch_size", "expected"), [(1, 1e-4), (5, 1e-4), (6, 5e-4), (1000, 5e-4)])
+def test_other_batch_sizes_have_the_rates_of_the_nearest(batch_size: int, expected: float) -> None:
+    made = complete("four-rooms", {"method": "gcpg", "batch_size": batch_size})
+    assert made.options.learning_rate == expected
+
+
+def test_baselines_learn_slowly_where_no_study_was_made() -> None:
+    made = complete("bit-flipping-9", {"method": "hpg+b"})
+    assert made.rates == {"learning_rate": 1e-3, "baseline_learning_rate": 5e-5}
 
 
 def test_batch_size_is_sixteen_where_nothing_is_said() -> None:

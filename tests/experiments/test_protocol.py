@@ -16,13 +16,15 @@ from hindsight_rl.experiments.study.protocol import (
     MOST_RUNS_IN_A_PIECE,
     Piece,
     Round,
+    at_chance,
     next_piece,
     ranked,
     rounds_ahead,
     score,
     search_stages,
+    undecided,
 )
-from hindsight_rl.records.runs import DEFINITIVE, Choices, RunKey
+from hindsight_rl.records.runs import DEFINITIVE, Cell, Choices, Evidence, FinishedRun, RunKey, above_chance
 
 NAN = float("nan")
 
@@ -99,7 +101,7 @@ def test_the_last_rung_decides() -> None:
         return -last_wins[key.choices]
 
     rounds = rounds_of(simulate(plan, perform))
-    assert rounds["search 1"][0] == Stage(1, 20, 10, 32)
+    assert rounds["search 1"][0] == Stage(2, 20, 10, 32)
     assert rounds["search 2"] == (plan.search, sorted(last_wins), [2_000_000, 2_000_001])
     assert rounds[DEFINITIVE][1] == [rates_of(1e-2, 1e-1)]
 
@@ -116,9 +118,104 @@ def test_the_last_rung_decides() -> None:
     ],
 )
 def test_rungs_have_whole_evaluations_and_at_least_one_run(settings: int, stages: list[tuple[int, int]]) -> None:
+    """Several runs, if the search has several, but in studies that began before there was a guard."""
     rates = tuple(0.1 * (number + 1) for number in range(settings))
     plan = replace(small_plan(), strategy="halving", choices={"learning_rate": rates})
-    assert [(stage.runs, stage.batches) for stage in search_stages(plan)] == stages
+    unguarded = search_stages(replace(plan, guarded=False))
+    assert [(stage.runs, stage.batches) for stage in unguarded] == stages
+    assert search_stages(plan) == [replace(stage, runs=2) for stage in unguarded]
+    many = search_stages(replace(plan, search=replace(plan.search, runs=8)))
+    assert [stage.runs for stage in many] == [*[3] * (len(stages) - 2), 4, 8][-len(stages) :]
+
+
+CHANCE = Evidence(0.1, 0.1, 1.0, 1.0, 100)
+
+
+def test_a_rung_at_chance_chooses_nothing_and_the_next_makes_up_for_it() -> None:
+    plan = paper_plan("gcpg+b")
+
+    def learn(key: RunKey) -> Evidence:
+        learns = key.stage != "search 1" and dict(key.choices)["learning_rate"] > 1e-4
+        return CHANCE._replace(late_success=0.9) if learns else CHANCE
+
+    rounds = rounds_of(simulate(plan, performance, learn=learn))
+    numbers = {name: (len(rates), stage.batches, len(seeds)) for name, (stage, rates, seeds) in rounds.items()}
+    assert numbers == {
+        "search 1": (64, 350, 3),
+        "search 2": (64, 700, 3),
+        "search 3": (4, 1400, 10),
+        DEFINITIVE: (1, 1400, 20),
+    }
+    assert rounds[DEFINITIVE][1] == [rates_of(5e-4, 1e-2)]
+    unguarded = rounds_of(simulate(replace(plan, guarded=False), performance, learn=learn))
+    assert [len(rates) for _, rates, _ in unguarded.values()] == [64, 16, 4, 1]
+
+
+@pytest.mark.parametrize(("method", "rounds"), [("gcpg+b", 3), ("gcpg", 1)])
+def test_a_search_that_stays_at_chance_chooses_nothing_and_says_so(method: str, rounds: int) -> None:
+    """The best score would be noise: the smallest values without a failure are taken, whatever their scores."""
+    plan = paper_plan(method)
+    smallest = plan.grid[0]
+    known, learned = {}, {}
+
+    def perform(key: RunKey) -> float:
+        known[key] = NAN if key.choices == smallest else performance(key)
+        learned[key] = CHANCE
+        return known[key]
+
+    pieces = simulate(plan, perform, learn=learned.__getitem__)
+    assert rounds_of(pieces)[DEFINITIVE][1] == [plan.grid[1]]
+    found = undecided(plan, known, learned)
+    assert [len(this.choices) for this in found] == [len(plan.grid)] * rounds
+    said = [at_chance(plan, this) for this in found]
+    assert all("no run is above chance after" in sentence for sentence in said)
+    assert ["settings go on to the next" in sentence for sentence in said] == [True] * (rounds - 1) + [False]
+    assert "after 1400 batches, so nothing was chosen" in said[-1]
+    assert sum(runs for _, runs in rounds_ahead(plan, known, learned)) == 0
+
+
+@pytest.mark.parametrize(
+    ("untrained", "late", "episodes", "expected"),
+    [
+        ([0.0, 0.0, 0.0], [0.0, 0.0, 0.0], 100, 0),
+        ([0.0, 0.0, 0.0], [0.0, 0.05, 0.0], 100, 1),  # one in 302 and three deviations of 0.6 %
+        ([0.0, 0.0, 0.0], [0.0, 0.05, 0.0], 10, 0),  # one in 32 and three deviations of 5.5 %
+        ([0.1, 0.1, 0.1], [0.18, 0.25, 0.1], 100, 1),
+        ([0.0, 0.2, 0.1], [0.18, 0.25, 0.1], 100, 0),  # they differ by more than the episodes that are drawn
+        ([0.1, NAN, 0.1], [0.18, NAN, 0.25], 100, 1),
+        ([NAN], [NAN], 100, None),
+        ([], [], 100, None),
+    ],
+)
+def test_above_chance_is_better_than_untrained_runs_scatter(
+    untrained: list[float], late: list[float], episodes: int, expected: int | None
+) -> None:
+    runs = [Evidence(*pair, 0.0, 0.0, episodes) for pair in zip(untrained, late, strict=True)]
+    assert above_chance(runs) == expected
+
+
+@pytest.mark.parametrize("success", [0.0, 1.0])
+def test_where_success_cannot_tell_returns_do(success: float) -> None:
+    returns = [(-5.0, -2.0), (-5.2, -4.9), (-4.8, -5.1)]
+    assert above_chance(Evidence(success, success, *pair, 100) for pair in returns) == 1
+
+
+def finished_run(successes: list[float], **settings: Any) -> FinishedRun:
+    numbers = np.arange(len(successes))
+    metrics = {"mean_return": 5 * np.array(successes), "success_rate": np.array(successes)}
+    return FinishedRun(Cell("any", 2, "hpg"), RunKey("search", (), 0), settings, numbers, numbers, metrics, 1.0)
+
+
+def test_a_lucky_evaluation_is_no_evidence_and_a_late_one_is() -> None:
+    """Three runs that hit a rare goal once or twice, and one that learns in the end."""
+    lucky = [[0.0] * 8 + [0.06, 0.0], [0.0, 0.05, 0.0, 0.0, 0.0, 0.0, 0.06, 0.0, 0.0, 0.0], [0.0] * 10]
+    learning = [0.1, 0.0, 0.05, 0.0, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8]
+    runs = [finished_run(successes, evaluation_episodes=64).evidence for successes in (*lucky, learning)]
+    assert runs[-1] == Evidence(0.1, 0.6, 0.5, 3.0, 64)
+    assert above_chance(runs[:-1]) == 0
+    assert above_chance(runs) == 1
+    assert above_chance([finished_run([0.5], evaluation_episodes=64).evidence]) is None
+    assert above_chance([finished_run(learning).evidence]) is None
 
 
 def test_one_setting_needs_no_search() -> None:

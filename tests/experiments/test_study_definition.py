@@ -72,13 +72,25 @@ def test_every_cell_of_the_paper_has_its_settings() -> None:
             assert plan.choices == (rates if baseline else {"learning_rate": RATES})
             assert len(plan.grid) == (64 if baseline else 8)
             assert plan.strategy == ("halving" if baseline else "grid")
-            base = make_settings({"method": method})
+            floor = {"normaliser_floor": 1e-12} if method in ("hpg", "hpg+b") else {}
+            base = make_settings({"method": method, **floor})
             assert {**base.method_options, **plan.options} == base.method_options
             assert {*plan.options, *plan.choices} == base.method_options.keys()
             assert plan.episodes_end == "goal"
             assert (plan.options["hidden_layers"], plan.options["initial_weights"]) == ((256, 256), "narrow")
             assert plan.specification.id == environment
             assert plan.seed == 0
+
+
+def test_a_plan_from_before_an_option_has_its_default() -> None:
+    """So that a folder without the published constant is not taken for one with it."""
+    (plan,) = load_study("paper").narrowed(["bit-flipping-8"], ["hpg"], [16]).plans
+    content = json.loads(json.dumps(plan.to_json()))
+    assert Plan.from_json(plan.cell, content) == plan
+    del content["options"]["normaliser_floor"]
+    held = Plan.from_json(plan.cell, content)
+    assert held == replace(plan, options={**plan.options, "normaliser_floor": 0.0})
+    assert held.grid == plan.grid
 
 
 def test_the_preset_agrees_with_the_papers_tables() -> None:

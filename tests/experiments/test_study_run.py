@@ -54,11 +54,11 @@ def test_a_finished_study_holds_the_runs_of_every_stage(finished: Path) -> None:
     assert counts == {
         ("hpg", "search"): 4,
         ("hpg", DEFINITIVE): 4,
-        ("gcpg+b", "search 1"): 6,
+        ("gcpg+b", "search 1"): 12,
         ("gcpg+b", "search 2"): 4,
         ("gcpg+b", DEFINITIVE): 4,
     }
-    assert len(results.runs) == 22
+    assert len(results.runs) == 28
     assert results.facts["name"] == "small"
     assert held_study(finished) == small_study()
 

@@ -21,25 +21,33 @@ def likelihood_ratios(probabilities: np.ndarray, behaviour: np.ndarray, lengths:
     return ratios
 
 
-def normalised_ratios(ratios: np.ndarray, lengths: np.ndarray, ended: str) -> np.ndarray:
-    """Each ratio over the sum of the ratios of that time; an ended episode adds its last ratio or nothing."""
+def normalised_ratios(ratios: np.ndarray, lengths: np.ndarray, ended: str, floor: float = 0.0) -> np.ndarray:
+    """Each ratio over the sum of the ratios of that time; an ended episode adds its last ratio or nothing.
+
+    A floor is added to the ratio of every episode, ended or not.
+    """
     weights = np.zeros(ratios.shape)
     goals, episodes, times = ratios.shape
     for goal in range(goals):
         for time in range(times):
             counted = [j for j in range(episodes) if time < lengths[j] or ended == "carry"]
-            total = sum(ratios[goal, j, time] for j in counted)
+            total = sum(ratios[goal, j, time] for j in counted) + episodes * floor
             for episode in range(episodes):
                 if time < lengths[episode]:
-                    weights[goal, episode, time] = ratios[goal, episode, time] / total
+                    weights[goal, episode, time] = (ratios[goal, episode, time] + floor) / total
     return weights
 
 
 def weighted_per_decision(
-    ratios: np.ndarray, rewards: np.ndarray, goal_probabilities: np.ndarray, lengths: np.ndarray, ended: str
+    ratios: np.ndarray,
+    rewards: np.ndarray,
+    goal_probabilities: np.ndarray,
+    lengths: np.ndarray,
+    ended: str,
+    floor: float = 0.0,
 ) -> np.ndarray:
     """Theorem 5.2."""
-    weights = normalised_ratios(ratios, lengths, ended)
+    weights = normalised_ratios(ratios, lengths, ended, floor)
     coefficients = np.zeros(ratios.shape)
     for goal, episode, time in np.ndindex(ratios.shape):
         for later in range(time, ratios.shape[2]):
@@ -50,10 +58,15 @@ def weighted_per_decision(
 
 
 def weighted_baseline(
-    ratios: np.ndarray, baselines: np.ndarray, goal_probabilities: np.ndarray, lengths: np.ndarray, ended: str
+    ratios: np.ndarray,
+    baselines: np.ndarray,
+    goal_probabilities: np.ndarray,
+    lengths: np.ndarray,
+    ended: str,
+    floor: float = 0.0,
 ) -> np.ndarray:
     """Theorem C.1."""
-    weights = normalised_ratios(ratios, lengths, ended)
+    weights = normalised_ratios(ratios, lengths, ended, floor)
     coefficients = np.zeros(ratios.shape)
     for goal, episode, time in np.ndindex(ratios.shape):
         coefficients[goal, episode, time] = (

@@ -94,16 +94,17 @@ def hindsight_coefficients(
     episodes: PlainEpisodes,
     goals: np.ndarray,
     ended: str,
+    floor: float = 0.0,
 ) -> np.ndarray:
     """Theorem 5.2, less Theorem C.1 with a baseline, with a batch mean on top and p(g) relative to uniform (so 1)."""
     rewards, decides = rewards_of_goals(environment.horizon, episodes, goals)
     behaviour = np.exp(episodes.log_probabilities)
     ratios = loops.likelihood_ratios(action_probabilities(policy, episodes, goals), behaviour, episodes.lengths)
     scale = np.full(len(goals), 1 / len(episodes.lengths))
-    coefficients = loops.weighted_per_decision(ratios, rewards, scale, episodes.lengths, ended)
+    coefficients = loops.weighted_per_decision(ratios, rewards, scale, episodes.lengths, ended, floor)
     if baseline is not None:
         values = np.where(decides, values_under_goals(baseline, episodes, goals), 0)
-        coefficients -= loops.weighted_baseline(ratios, values, scale, episodes.lengths, ended)
+        coefficients -= loops.weighted_baseline(ratios, values, scale, episodes.lengths, ended, floor)
     return coefficients
 
 

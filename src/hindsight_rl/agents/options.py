@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from hindsight_rl.core.options import Count, Number, Options, Rate, Widths
+from hindsight_rl.core.options import Count, Number, Options, Rate, Share, Widths
 
 Ended = Literal["drop", "carry"]
 InitialWeights = Literal["narrow", "scaled"]
@@ -31,8 +31,8 @@ class PolicyOptions(Options):
 class BaselineOptions(Options):
     """What a learned baseline adds."""
 
-    baseline_learning_rate: Rate = 1e-3
-    """Adam's step size for the baseline."""
+    baseline_learning_rate: Rate = 5e-5
+    """Adam's step size for the baseline; searches mostly chose a tenth or less of the policy's."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,8 @@ class NormaliserOptions(Options):
 
     ended: Ended = "drop"
     """What an ended episode adds to the normaliser. drop: nothing (as published). carry: its last ratio."""
+    normaliser_floor: Share = 0.0
+    """Added to every likelihood ratio before normalisation; 1e-12 as published, where it evens out vanishing ratios."""
 
 
 @dataclass(frozen=True)

@@ -146,7 +146,7 @@ def training_coefficients(
     if estimator.ratios:
         log_ratios = _log_ratios(estimator, state.policy, episodes, states, goals, rewards)
     if estimator.weighted:
-        ratios = normalised_ratios(log_ratios, episodes.taken, options.ended)
+        ratios = normalised_ratios(log_ratios, episodes.taken, options.ended, options.normaliser_floor)
     values = jnp.zeros_like(rewards)
     if state.baseline is not None and own:
         values = jnp.where(decides, pursued_values(state.baseline, episodes)[:, :-1], 0)
@@ -155,7 +155,9 @@ def training_coefficients(
         values = values_under_goals(task, state.baseline, episodes, goals, wanted)
     # Nothing is worth anything at the last state.
     values = jnp.concatenate([values, jnp.zeros_like(values[..., :1])], axis=-1)
-    given = Ingredients(log_ratios, rewards, values, goals.probabilities, episodes.taken, options.ended)
+    given = Ingredients(
+        log_ratios, rewards, values, goals.probabilities, episodes.taken, options.ended, options.normaliser_floor
+    )
     scale = 1.0 if own else task.goal_count / (len(episodes.lengths) if estimator.weighted else 1)
     counts = None if ratios is None else count_active_ratios(ratios, rewards)
     return estimator.coefficients(given) * scale, counts

@@ -94,7 +94,8 @@ def add_episodes(
 ) -> Replay:
     """The buffer with a batch of episodes in the place of its oldest ones; the lots decide which goals are drawn.
 
-    Goals are drawn once, when an episode enters, as hindsight experience replay has it.
+    Goals are drawn once, when an episode enters, as hindsight experience replay has it; `redraw_goals` draws others
+    when a transition is replayed.
     """
     slots = replay.counts.shape[0]
     # A batch that is larger than the ring would meet itself in it: of such a batch only the newest are kept.
@@ -172,6 +173,27 @@ def _draw_goals(
     return drawn, times < decisions[drawn]
 
 
+def _redrawn(
+    environment: Task,
+    strategy: Relabelling,
+    arrivals: Shaped[Array, "time *goal"],
+    length: Int[Array, ""],
+    time: Int[Array, ""],
+    lot: Float[Array, ""],
+) -> Int[Array, ""]:
+    """The arrival whose goal an action is relabelled with this time: one under which it was a decision.
+
+    A relabelled transition is on its episode's list because there is one.
+    """
+    decisions = jax.vmap(lambda goal: _decisions(environment, goal, arrivals, length))(arrivals)
+    others = jnp.arange(len(arrivals))
+    candidates = (others < length) & (time < decisions)
+    if strategy == "future":
+        candidates &= others >= time
+    number = jnp.floor(lot * jnp.sum(candidates)).astype(jnp.int32)
+    return jnp.argmax(jnp.cumsum(candidates) > number)
+
+
 def _decisions(environment: Task, goal: Array, arrivals: Array, length: Array) -> Int[Array, ""]:
     """How many actions of an episode were taken before it was over under a goal."""
     reached = jax.vmap(environment.reached, in_axes=(0, None))(arrivals, goal)
@@ -195,14 +217,23 @@ def directory(replay: Replay, capacity: int) -> Directory:
 
 
 def look_up(
-    environment: Task, options: DQNOptions, replay: Replay, where: Directory, numbers: Int[Array, " row"]
+    environment: Task,
+    options: DQNOptions,
+    replay: Replay,
+    where: Directory,
+    numbers: Int[Array, " row"],
+    lots: Float[Array, " row"] | None = None,
 ) -> Transitions:
-    """The transitions with these numbers, all below the directory's size."""
+    """The transitions with these numbers, all below the directory's size; lots redraw the relabelled goals."""
     slots = replay.counts.shape[0]
     age = jnp.searchsorted(where.ends, numbers, side="right")
     slot = (replay.next_slot - 1 - age) % slots
     place = numbers - where.ends[age] + replay.counts[slot]
     time, goal_time = replay.times[slot, place], replay.goals[slot, place]
+    if lots is not None and isinstance(options, HEROptions):
+        redraw = jax.vmap(functools.partial(_redrawn, environment, options.relabelling))
+        redrawn = redraw(replay.arrivals[slot], replay.lengths[slot], time, lots)
+        goal_time = jnp.where(goal_time == PURSUED, PURSUED, redrawn)
     relabelled = (goal_time != PURSUED).reshape(-1, *[1] * (replay.pursued_goals.ndim - 1))
     goals = jnp.where(relabelled, replay.arrivals[slot, goal_time], replay.pursued_goals[slot])
     arrivals = replay.arrivals[slot, time]
@@ -226,7 +257,10 @@ def draw(environment: Task, options: DQNOptions, replay: Replay, count: int, key
     """Transitions drawn uniformly, with replacement, from a buffer that is not empty."""
     where = directory(replay, options.replay_capacity)
     numbers = jax.random.randint(key, (count,), 0, where.size)
-    return look_up(environment, options, replay, where, numbers)
+    if not (isinstance(options, HEROptions) and options.redraw_goals):
+        return look_up(environment, options, replay, where, numbers)
+    lots = jax.random.uniform(jax.random.fold_in(key, 1), (count,))
+    return look_up(environment, options, replay, where, numbers, lots)
 
 
 def shapes_of(environment: Task) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:

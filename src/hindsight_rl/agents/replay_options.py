@@ -47,6 +47,8 @@ class HEROptions(DQNOptions):
     those of this action and later ones. episode: drawn from all of its episode."""
     relabelled_goals: Count = 1
     """Goals that each transition is relabelled with; 4 is customary with `future`, and `final` has only 1 to offer."""
+    redraw_goals: bool = False
+    """Draw relabelled goals anew whenever a transition is replayed, not once when its episode enters the buffer."""
 
 
 def goals_per_transition(options: DQNOptions) -> int:
@@ -65,6 +67,11 @@ def check_options(options: DQNOptions, horizon: int) -> None:
         raise HindsightError(
             f"An episode has only one final goal, so with the strategy 'final' relabelled_goals must be 1, "
             f"not {options.relabelled_goals}."
+        )
+    if isinstance(options, HEROptions) and options.relabelling == "final" and options.redraw_goals:
+        raise HindsightError(
+            "An episode has only one final goal, so with the strategy 'final' there are no goals to redraw: choose "
+            "'future' or 'episode'."
         )
     _check_capacity(options, most_transitions(options, horizon))
 

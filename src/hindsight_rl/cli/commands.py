@@ -101,6 +101,8 @@ class Gradients:
     """When episodes end: when the pursued goal is reached, or only at the horizon."""
     normalisers: tuple[Ended, ...] = ("drop", "carry")
     """What ended episodes count in weighted estimators."""
+    normaliser_floors: tuple[float, ...] = (0.0,)
+    """What weighted estimators add to every ratio before they normalise; the paper's program adds 1e-12."""
     samples: int = 200
     """Batches drawn for each row."""
     seed: int = 0

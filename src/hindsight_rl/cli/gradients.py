@@ -40,6 +40,7 @@ def run_gradients(command: Gradients) -> None:
         _caps(command),
         command.episodes_end,
         command.normalisers,
+        command.normaliser_floors,
     )
     folder = command.output or new_folder(f"gradients-{specification.id}")
     folder.mkdir(parents=True, exist_ok=True)
@@ -108,13 +109,14 @@ def describe(setup: Setup) -> str:
     """A setup in a few words."""
     cap = "" if setup.max_active_goals is None else f", {setup.max_active_goals} goals"
     ended = f", {setup.ended}" if find_estimator(setup.estimator).weighted and setup.episodes_end == "goal" else ""
+    floor = f", floor {setup.normaliser_floor:g}" if setup.normaliser_floor else ""
     name = setup.estimator.replace(",", " ")  # so that a narrow table breaks it between two dials
-    return f"{name}, {setup.batch_size}, end at {setup.episodes_end}{ended}{cap}"
+    return f"{name}, {setup.batch_size}, end at {setup.episodes_end}{ended}{cap}{floor}"
 
 
 def _print(measurements: list[Measurement], title: str) -> None:
     table = Table(title=title, caption="bias² and variance relative to the exact gradient's squared length")
-    table.add_column("estimator, batch, episodes, ended, goals")
+    table.add_column("estimator, batch, episodes, ended, goals, floor")
     for name, width in (("bias²", 15), ("variance", 8), ("cosine", 6)):
         table.add_column(name, justify="right", no_wrap=True, min_width=width)
     for found in measurements:

@@ -73,12 +73,13 @@ class BitFlipping(Environment):
         for bit in range(self.bits):
             transitions[0, numbers, bit, numbers ^ (1 << (self.bits - 1 - bit))] = 1
         reached = np.eye(len(states), dtype=bool)
+        probabilities = np.asarray(jax.vmap(self.goal_probability)(jnp.asarray(states, jnp.float32)), np.float64)
         return FiniteProblem(
             observations=states,
             goals=states,
             start_probabilities=(numbers == 0).astype(np.float64),
             transition_probabilities=transitions,
-            goal_probabilities=np.full(len(states), 1 / len(states)),
+            goal_probabilities=probabilities / probabilities.sum(),
             rewards=remaining_time_rewards(reached, self.horizon),
             reached=reached,
         )

@@ -129,12 +129,13 @@ class GridWorld(Environment):
         slipped = moves.mean(axis=1, keepdims=True)
         is_start = (cells[:, None] == self.starts).all(axis=2).any(axis=1)
         reached = (cells[:, None] == self.goals).all(axis=2)
+        probabilities = np.asarray(jax.vmap(self.goal_probability)(jnp.asarray(self.goals, jnp.float32)), np.float64)
         return FiniteProblem(
             observations=cells.astype(np.float64),
             goals=self.goals.astype(np.float64),
             start_probabilities=is_start / is_start.sum(),
             transition_probabilities=((1 - self.slip) * moves + self.slip * slipped)[None],
-            goal_probabilities=np.full(len(self.goals), 1 / len(self.goals)),
+            goal_probabilities=probabilities / probabilities.sum(),
             rewards=remaining_time_rewards(reached, self.horizon),
             reached=reached,
         )

@@ -40,6 +40,8 @@ class Ingredients(NamedTuple):
     goal_probabilities: Float[Array, " goal"]
     taken: Bool[Array, "episode time"]
     ended: Literal["drop", "carry"]
+    floor: float = 0.0
+    """Added to every ratio before normalisation."""
     decides: Bool[Array, "*goal episode time"] | None = None
     """Actions taken before the goal was reached. This and the next are given in the laboratory, not in training."""
     following: Float[Array, "*goal episode time"] | None = None
@@ -74,13 +76,15 @@ class Estimator:
 
 
 def _weighted(given: Ingredients) -> Array:
-    return weighted_per_decision(given.log_ratios, given.rewards, given.goal_probabilities, given.taken, given.ended)
+    return weighted_per_decision(
+        given.log_ratios, given.rewards, given.goal_probabilities, given.taken, given.ended, given.floor
+    )
 
 
 def _weighted_with_values(given: Ingredients) -> Array:
     baselines = given.values[:, :, :-1]
     return _weighted(given) - weighted_baseline(
-        given.log_ratios, baselines, given.goal_probabilities, given.taken, given.ended
+        given.log_ratios, baselines, given.goal_probabilities, given.taken, given.ended, given.floor
     )
 
 

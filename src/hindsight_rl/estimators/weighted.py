@@ -17,9 +17,13 @@ def weighted_per_decision(
     goal_probabilities: Float[Array, " goal"],
     taken: Bool[Array, "episode time"],
     ended: Literal["drop", "carry"] = "drop",
+    floor: float = 0.0,
 ) -> Float[Array, "goal episode time"]:
-    """Theorem 5.2: c[g, i, t] = p(g) sum_{t' > t} w[g, i, t'-1] r(s[i, t'], g) with w = rho[g, i] / sum_j rho[g, j]."""
-    return rewards_to_go(_weigh(log_ratios, "rewards", rewards, goal_probabilities, taken, ended))
+    """Theorem 5.2: c[g, i, t] = p(g) sum_{t' > t} w[g, i, t'-1] r(s[i, t'], g) with w = rho[g, i] / sum_j rho[g, j].
+
+    `ended` and `floor` change the weights as `normalised_ratios` says.
+    """
+    return rewards_to_go(_weigh(log_ratios, "rewards", rewards, goal_probabilities, taken, ended, floor))
 
 
 def weighted_baseline(
@@ -28,12 +32,13 @@ def weighted_baseline(
     goal_probabilities: Float[Array, " goal"],
     taken: Bool[Array, "episode time"],
     ended: Literal["drop", "carry"] = "drop",
+    floor: float = 0.0,
 ) -> Float[Array, "goal episode time"]:
     """Theorem C.1: p(g) w[g, i, t] b_t(s[i, t], g), to subtract from Theorem 5.2. Converges to zero.
 
     The ratio here includes action t itself.
     """
-    return _weigh(log_ratios, "baselines", baselines, goal_probabilities, taken, ended)
+    return _weigh(log_ratios, "baselines", baselines, goal_probabilities, taken, ended, floor)
 
 
 def _weigh(
@@ -43,10 +48,11 @@ def _weigh(
     goal_probabilities: Array,
     taken: Array,
     ended: Literal["drop", "carry"],
+    floor: float,
 ) -> Float[Array, "goal episode time"]:
     axes = "goal episode time"
     require_shapes(
         log_ratios=(log_ratios, axes), **{name: (values, axes)}, goal_probabilities=(goal_probabilities, "goal")
     )
     require_goal_probabilities(goal_probabilities=goal_probabilities)
-    return goal_probabilities[:, None, None] * normalised_ratios(log_ratios, taken, ended) * values
+    return goal_probabilities[:, None, None] * normalised_ratios(log_ratios, taken, ended, floor) * values

@@ -39,6 +39,8 @@ class Setup:
     episodes_end: EpisodesEnd
     """goal: reaching the pursued goal ends an episode. horizon: nothing else does."""
     ended: Ended
+    normaliser_floor: float = 0.0
+    """Added to every ratio before normalisation."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +76,23 @@ def setups(
     caps: Sequence[int | None],
     episodes_ends: Sequence[EpisodesEnd],
     normalisers: Sequence[Ended],
+    floors: Sequence[float] = (0.0,),
 ) -> list[Setup]:
-    """All combinations that differ: caps matter over active goals, normalisers to weighted ones that end early."""
+    """All combinations that differ: caps matter over active goals, normalisers to weighted ones that end early.
+
+    Floors matter to weighted ones.
+    """
+    for floor in floors:
+        HindsightOptions(normaliser_floor=floor)  # says what is wrong with it
     found: dict[Setup, None] = {}
-    for name, size, cap, end, ended in itertools.product(estimators, batch_sizes, caps, episodes_ends, normalisers):
+    for name, size, cap, end, ended, floor in itertools.product(
+        estimators, batch_sizes, caps, episodes_ends, normalisers, floors
+    ):
         estimator = find_estimator(name)
         cap = cap if estimator.goals == "active" else None
         matters = estimator.weighted and end == "goal"
-        found[Setup(name, size, cap, end, ended if matters else normalisers[0])] = None
+        own_floor = floor if estimator.weighted else 0.0
+        found[Setup(name, size, cap, end, ended if matters else normalisers[0], own_floor)] = None
     return list(found)
 
 
@@ -175,9 +186,8 @@ def _estimate(
     # Zero where no decision is made, and at the last state.
     values = jnp.pad(jnp.where(decides, found[:, :, :-1], 0), ((0, 0), (0, 0), (0, 1)))
     following = jnp.where(_reached(environment, episodes, goals), 0, found[:, :, 1:])
-    given = Ingredients(
-        log_ratios, rewards, values, goals.probabilities, episodes.taken, setup.ended, decides, following
-    )
+    weights = (episodes.taken, setup.ended, setup.normaliser_floor)
+    given = Ingredients(log_ratios, rewards, values, goals.probabilities, *weights, decides, following)
     if estimator.goals == "pursued":
         episode = jnp.arange(setup.batch_size)
         over_goals = ("log_ratios", "rewards", "values", "decides", "following")
@@ -185,7 +195,7 @@ def _estimate(
         given = given._replace(**own)
     gradient = surrogate_gradient(policy, episodes, states, goals, estimator.coefficients(given))
     live = jnp.sum(episodes.taken, axis=0) if setup.ended == "drop" else jnp.full(rewards.shape[2], setup.batch_size)
-    sizes = effective_sample_size(log_ratios, episodes.taken, setup.ended) / jnp.maximum(live, 1)[None]
+    sizes = effective_sample_size(log_ratios, *weights) / jnp.maximum(live, 1)[None]
     counted = goals.present[:, None] & (live > 0)[None]
     return gradient, jnp.sum(jnp.where(counted, sizes, 0), axis=0), jnp.sum(counted, axis=0).astype(jnp.float32)
 

@@ -1,6 +1,7 @@
 """The paper's settings and results, and the settings that a job has where nothing else is said."""
 
 import json
+import math
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -9,23 +10,9 @@ from typing import Any
 from hindsight_rl.core.options import find_option, names_of
 from hindsight_rl.core.plugins import is_reference
 from hindsight_rl.core.run import RunSettings
-from hindsight_rl.environments.registry import ENVIRONMENTS, find_entry, parted
+from hindsight_rl.environments.registry import all_environments, find_entry, parted
 from hindsight_rl.methods.registry import find_method
 
-_RATES: tuple[tuple[str, int, tuple[str, ...], float], ...] = (
-    ("bit-flipping-8", 2, ("gcpg", "gcpg+b"), 5e-4),
-    ("empty-room", 2, ("gcpg", "gcpg+b"), 5e-4),
-    ("four-rooms", 2, ("gcpg", "gcpg+b", "hpg", "hpg+b", "hpg-no-ratios"), 1e-4),
-    ("four-rooms", 16, ("gcpg", "gcpg+b", "hpg", "hpg+b", "hpg-no-ratios"), 5e-4),
-    ("empty-room", 16, ("dqn", "dqn+her"), 5e-3),
-)
-LEARNING_RATES: dict[tuple[str, int, str], float] = {
-    (environment, batch_size, method): rate for environment, batch_size, methods, rate in _RATES for method in methods
-}
-"""The best of the paper's learning rates as found here (the paper does not name them), where it is not 1e-3.
-
-See results/paper and results/her.
-"""
 PUBLISHED = ("gcpg", "gcpg+b", "hpg", "hpg+b", "hpg-no-ratios", "dqn", "dqn+her")
 """The paper's methods, whose defaults are the paper's settings."""
 SEARCHED_APART = {"dqn": "dqn", "dqn+her": "dqn"}
@@ -79,8 +66,10 @@ def default_values(environment: str, method: str, batch_size: int, batches: int 
         }
     values |= {**network_settings(environment), **own}
     if batches is not None:
-        values["evaluate_every"] = spaced(batches, own["evaluate_every"]) if own else about_a_hundredth(batches)
-    values["learning_rate"] = _learning_rate(environment, batch_size, method)
+        most = own.get("evaluate_every")
+        values["evaluate_every"] = spaced(batches, most) if most else about_a_hundredth(batches)
+    values["learning_rate"] = _usual_learning_rate(environment, method)
+    values |= chosen_rates(environment, method, batch_size)
     owned = (*names_of(RunSettings), *names_of(row.options))
     return {name: value for name, value in values.items() if name in owned}
 
@@ -88,7 +77,7 @@ def default_values(environment: str, method: str, batch_size: int, batches: int 
 def _is_hosted(environment: str) -> bool:
     """Whether simulators play an environment, as far as its name tells."""
     name = parted(environment)[0]
-    return (name in ENVIRONMENTS or is_reference(name)) and find_entry(name).hosted
+    return (name in all_environments() or is_reference(name)) and find_entry(name).hosted
 
 
 def tried_learning_rates(environment: str, method: str) -> list[float]:
@@ -101,10 +90,26 @@ def tried_learning_rates(environment: str, method: str) -> list[float]:
     return rates[sets.get(environment, "R1")]
 
 
-def _learning_rate(environment: str, batch_size: int, method: str) -> float:
-    """The best rate known, or else the usual one; the highest that the paper tried where it tried only lower ones."""
-    if best := LEARNING_RATES.get((environment, batch_size, method)):
-        return best
+def chosen_rates(environment: str, method: str, batch_size: int) -> dict[str, float]:
+    """The rates that our studies chose for a method on an environment (the paper does not name them), by name.
+
+    Those of the nearest batch size that was studied; none where there was no study, or where no rate learned anything.
+    """
+    rows = [row for row in rate_tables()["chosen"] if row["environment"] == environment and method in row["rates"]]
+    if not rows:
+        return {}
+    nearest = min(rows, key=lambda row: abs(math.log(row["batch_size"] / batch_size)))
+    return dict(zip(find_method(method).rates, nearest["rates"][method], strict=True))
+
+
+@cache
+def rate_tables() -> dict[str, Any]:
+    """What the searches of results/paper and results/her chose, and which of it was corrected afterwards, and why."""
+    return json.loads(files("hindsight_rl.experiments").joinpath("learning_rates.json").read_text())
+
+
+def _usual_learning_rate(environment: str, method: str) -> float:
+    """The method's own default, or the highest rate that the paper tried where it tried only lower ones."""
     option = find_option(find_method(method).options, "learning_rate")
     usual = option.default if option else 1e-3
     tried = tried_learning_rates(environment, method)

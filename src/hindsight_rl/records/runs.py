@@ -42,6 +42,45 @@ class RunKey(NamedTuple):
     seed: int
 
 
+class Evidence(NamedTuple):
+    """What tells whether a run learned anything; NaN where it failed.
+
+    `untrained` is at batch 0; `late` is the median over the second half of the evaluations, which a few lucky
+    episodes do not move.
+    """
+
+    untrained_success: float
+    late_success: float
+    untrained_return: float
+    late_return: float
+    episodes: float
+    """In each evaluation."""
+
+
+DEVIATIONS_ABOVE_CHANCE = 3
+"""A run is above chance when it is so many standard deviations better late than runs are before they learn."""
+
+
+def above_chance(runs: Iterable[Evidence]) -> int | None:
+    """How many of the runs of a round are above chance, which is what all of them do at batch 0; None without runs.
+
+    Success rates tell. Their deviation is the larger one of that between untrained runs, of which a round may have only
+    two or three that differ (settings share their seeds), and of what drawing the episodes alone brings. Where goals
+    are always reached at batch 0, or never at all, returns tell.
+    """
+    finished = [run for run in runs if np.all(np.isfinite(run))]
+    if not finished:
+        return None
+    untrained, late, untrained_returns, late_returns, episodes = np.array(finished).T
+    # One success more and one failure more than were seen, so that no success at all does not count as certainty.
+    share = (np.sum(untrained * episodes) + 1) / (np.sum(episodes) + 2)
+    deviation = max(float(untrained.std()), float(np.sqrt(share * (1 - share) / episodes.min())))
+    threshold = share + DEVIATIONS_ABOVE_CHANCE * deviation
+    if threshold < 1 and np.any(untrained + late > 0):
+        return int(np.sum(late > threshold))
+    return int(np.sum(late_returns > untrained_returns.mean() + DEVIATIONS_ABOVE_CHANCE * untrained_returns.std()))
+
+
 @dataclass(frozen=True)
 class Cause:
     """Why a run failed, and in which batch."""
@@ -85,6 +124,20 @@ class FinishedRun:
     def average_performance(self) -> float:
         """Mean return over the evaluations; NaN for a run that failed."""
         return float("nan") if self.failure else float(self.mean_returns.mean())
+
+    @property
+    def evidence(self) -> Evidence:
+        """Whether it learned anything; NaN for a run that failed."""
+        if self.failure or len(self.mean_returns) < 2:
+            return Evidence(*[float("nan")] * len(Evidence._fields))
+        late = slice(1 + (len(self.batches) - 1) // 2, None)
+        return Evidence(
+            untrained_success=float(self.success_rates[0]),
+            late_success=float(np.median(self.success_rates[late])),
+            untrained_return=float(self.mean_returns[0]),
+            late_return=float(np.median(self.mean_returns[late])),
+            episodes=float(self.settings.get("evaluation_episodes", "nan")),
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,8 @@ from hindsight_rl.cli.progress import LiveLine, duration
 from hindsight_rl.experiments.study.estimates import Speed, Work, guessed_speeds, observed_speeds, work_ahead
 from hindsight_rl.experiments.study.plan import Study
 from hindsight_rl.experiments.study.protocol import Piece
-from hindsight_rl.experiments.study.run import performances
-from hindsight_rl.records.runs import Cell, FinishedRun, RunKey, StudyResults
+from hindsight_rl.experiments.study.run import evidence, performances
+from hindsight_rl.records.runs import Cell, Evidence, FinishedRun, RunKey, StudyResults
 
 SECONDS_BETWEEN_LOOKS = 0.5
 
@@ -32,6 +32,9 @@ class StudyProgress:
         self._runs: list[FinishedRun] = list(results.runs) if results else []
         self._known: dict[Cell, dict[RunKey, float]] = {
             plan.cell: dict(performances(results, plan.cell)) if results else {} for plan in study.plans
+        }
+        self._learned: dict[Cell, dict[RunKey, Evidence]] = {
+            plan.cell: dict(evidence(results, plan.cell)) if results else {} for plan in study.plans
         }
         self._line = LiveLine(console, study.name, clock=clock)
         self._began = clock()
@@ -64,6 +67,7 @@ class StudyProgress:
         """A piece is finished and written."""
         self._runs += runs
         self._known[piece.plan.cell] |= {run.key: run.average_performance for run in runs}
+        self._learned[piece.plan.cell] |= {run.key: run.evidence for run in runs}
         self._refresh()
         failed = sum(run.failure is not None for run in runs)
         took = duration(self._clock() - self._piece_began)
@@ -77,7 +81,9 @@ class StudyProgress:
 
     def _refresh(self) -> None:
         self._estimate = guessed_speeds(self._study.plans, observed_speeds(self._runs))
-        self._work = {plan.cell: work_ahead(plan, self._known[plan.cell]) for plan in self._study.plans}
+        self._work = {
+            plan.cell: work_ahead(plan, self._known[plan.cell], self._learned[plan.cell]) for plan in self._study.plans
+        }
 
     def _show(self, piece: Piece | None, batch: int, status: str) -> None:
         self._shown = self._clock()

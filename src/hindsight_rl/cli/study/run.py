@@ -25,7 +25,16 @@ from hindsight_rl.experiments.study.files import load_study, presets
 from hindsight_rl.experiments.study.merge import merge_study
 from hindsight_rl.experiments.study.plan import Plan, Study
 from hindsight_rl.experiments.study.protocol import Piece
-from hindsight_rl.experiments.study.run import admit, held_study, performances, require_workers, run_study
+from hindsight_rl.experiments.study.run import (
+    admit,
+    continued,
+    evidence,
+    held_study,
+    performances,
+    require_workers,
+    run_study,
+    search_at_chance,
+)
 from hindsight_rl.experiments.study.worker import RAISED, Observer
 from hindsight_rl.records.evaluations import summary
 from hindsight_rl.records.results import RESULTS, ResultsFile
@@ -41,6 +50,7 @@ def run_study_command(command: StudyRun) -> None:
     held = read_results(folder)
     if held is not None:
         admit(study, held, folder)
+        study = continued(study, held)
         if command.retry_failed:
             held = replace(held, runs=[run for run in held.runs if run.failure is None or run.failure.batch != RAISED])
     console = Console(stderr=True)
@@ -76,6 +86,7 @@ def run_plan(command: StudyPlan) -> None:
     results = read_results(folder)
     if results is not None:
         admit(study, results, folder)
+        study = continued(study, results)
     work = {plan.cell: _work(plan, results) for plan in study.plans}
     speeds = {} if command.skip_measurement else _measure(study.plans, work)
     if command.json:
@@ -150,6 +161,7 @@ def summarise(results: StudyResults, plan: Plan) -> dict[str, Any]:
         "method": plan.method,
         "choices": choices,
         **choices,
+        "search_at_chance": search_at_chance(results, plan),
         "runs": len(runs) - len(failures),
         "average_performance": summary(np.array([run.average_performance for run in runs])),
         "paper": {"mean": paper.mean, "std": paper.std} if paper else None,
@@ -174,11 +186,14 @@ def print_outcome(outcome: list[dict[str, Any]], folder: Path, seconds: float) -
             runs,
             _spread(row["average_performance"]),
             _spread(row["paper"]),
-            ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in row["choices"].items()),
+            ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in row["choices"].items())
+            + ("*" if row["search_at_chance"] else ""),
         )
     console = Console()
     console.print(table)
     console.print("Performance is the average over all evaluations, mean ± std over runs.", highlight=False)
+    if any(row["search_at_chance"] for row in outcome):
+        console.print("* Not chosen: no run of the search is above chance.", highlight=False)
     console.print(f"Took {duration(seconds)}. All results are in {folder / RESULTS}.", highlight=False, soft_wrap=True)
     console.print(f"Next: hindsight study report {folder}", highlight=False, soft_wrap=True)
 
@@ -198,7 +213,9 @@ def _spread(value: dict[str, float | None] | None) -> str:
 
 
 def _work(plan: Plan, results: StudyResults | None) -> Work:
-    return work_ahead(plan, performances(results, plan.cell) if results else {})
+    if results is None:
+        return work_ahead(plan, {})
+    return work_ahead(plan, performances(results, plan.cell), evidence(results, plan.cell))
 
 
 def _measure(plans: Iterable[Plan], work: dict[Cell, Work]) -> dict[Cell, Speed]:

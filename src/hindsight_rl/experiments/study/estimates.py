@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hindsight_rl.experiments.study.plan import Plan
-from hindsight_rl.experiments.study.protocol import Performances, rounds_ahead
+from hindsight_rl.experiments.study.protocol import NOTHING_KNOWN, Learned, Performances, rounds_ahead
 from hindsight_rl.methods.interface import Sizes
 from hindsight_rl.records.runs import Cell, FinishedRun
 from hindsight_rl.training.loop import training
@@ -45,9 +45,9 @@ class Speed:
         return (work.updates * self.update + work.evaluations * self.evaluation) / (os.cpu_count() or 1)
 
 
-def work_ahead(plan: Plan, performances: Performances) -> Work:
+def work_ahead(plan: Plan, performances: Performances, learned: Learned = NOTHING_KNOWN) -> Work:
     """What a plan still asks for, given what is finished."""
-    rounds = rounds_ahead(plan, performances)
+    rounds = rounds_ahead(plan, performances, learned)
     updates = sum(runs * this.stage.batches for this, runs in rounds)
     return Work(
         search_runs=sum(runs for _, runs in rounds[:-1]),

@@ -63,11 +63,12 @@ def _require_same_choice(held: StudyResults, new: list[FinishedRun], folder: Pat
 
 
 def _larger(plan: Plan, held: Mapping[Cell, Mapping[Any, Any]]) -> Plan:
-    """The plan with the larger number of definitive runs of the two."""
+    """The plan with the larger number of definitive runs of the two, and the guard of the folder's own."""
     if plan.cell not in held:
         return plan
     runs = max(plan.definitive.runs, held[plan.cell]["definitive"]["runs"])
-    return replace(plan, definitive=replace(plan.definitive, runs=runs))
+    guarded = Plan.from_json(plan.cell, held[plan.cell]).guarded
+    return replace(plan, definitive=replace(plan.definitive, runs=runs), guarded=guarded)
 
 
 def _take_policy(folder: Path, source: Path, cell: Cell) -> None:

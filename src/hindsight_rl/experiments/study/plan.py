@@ -1,7 +1,7 @@
 """A study is data: which cells it has and how each is searched and run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from typing import Any, Literal, get_args
 
@@ -47,6 +47,9 @@ class Plan:
     specification: Specification
     """How to build the environment; a map is part of it, so that the study does not depend on the map's file."""
     seed: int = 0
+    guarded: bool = field(default=True, compare=False)
+    """Every rung of a search has several runs, and one in which no run is above chance chooses nothing. Studies that
+    began before there was a guard go on without it, so that they come to the same end."""
 
     @property
     def cell(self) -> Cell:
@@ -76,8 +79,11 @@ class Plan:
 
     @classmethod
     def from_json(cls, cell: Cell, content: Mapping[str, Any]) -> "Plan":
-        """The inverse of `to_json`. Earlier versions kept options of all methods, of which the cell's own are taken."""
-        options = {one.name: one for one in find_method(cell.method).visible}
+        """The inverse of `to_json`. Earlier versions kept options of all methods, of which the cell's own are taken.
+
+        Options that a method did not have then have their defaults, with which it does what it did.
+        """
+        options, kept = find_method(cell.method).visible, content["options"]
         return cls(
             *cell,
             choices={name: tuple(values) for name, values in content["choices"].items()},
@@ -86,10 +92,13 @@ class Plan:
             definitive=Stage(**content["definitive"]),
             episodes_end=content["episodes_end"],
             options={
-                name: one.read(content["options"][name]) for name, one in options.items() if name in content["options"]
+                one.name: one.read(kept[one.name]) if one.name in kept else one.default
+                for one in options
+                if one.name not in content["choices"]
             },
             specification=specify(content["specification"]["name"], **content["specification"]["options"]),
             seed=content["seed"],
+            guarded=content.get("guarded", False),
         )
 
 

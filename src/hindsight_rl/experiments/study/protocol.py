@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 
 from hindsight_rl.experiments.study.plan import SEEDS_BETWEEN_STAGES, Plan, Stage
 from hindsight_rl.methods.registry import find_method
-from hindsight_rl.records.runs import DEFINITIVE, Choices, RunKey
+from hindsight_rl.records.runs import DEFINITIVE, Choices, Evidence, RunKey, above_chance
 from hindsight_rl.training.settings import Settings
 
 FEWER = 4
@@ -15,11 +16,16 @@ FEWER = 4
 LONGER = 2
 """Each for twice the batches and with twice the runs. (Four times, and so a sixteenth of the batches in the first rung
 of a large grid, was tried: before anything is learned, the scores of all settings are noise. See results/halving.)"""
+FEWEST_RUNS = 3
+"""Runs of each setting in a rung, if the whole search has as many: what a single run does is mostly its seed's."""
 MOST_RUNS_IN_A_PIECE = 20
 """Runs that are trained side by side, and so are finished and written together."""
 
 Performances = Mapping[RunKey, float]
 """The average performance of each finished run of a cell; NaN where it failed."""
+Learned = Mapping[RunKey, Evidence]
+"""Whether the finished runs of a cell learned anything, as far as that is known."""
+NOTHING_KNOWN: Learned = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -62,9 +68,9 @@ class Piece:
         return f"{self.plan.cell.name}, {self.round.name}"
 
 
-def next_piece(plan: Plan, performances: Performances) -> Piece | None:
+def next_piece(plan: Plan, performances: Performances, learned: Learned = NOTHING_KNOWN) -> Piece | None:
     """What is to be run next for a cell, given what is finished; None when nothing is left."""
-    for this in _rounds(plan, performances):
+    for this in _rounds(plan, performances, learned):
         missing = tuple(key for key in this.keys if key not in performances)
         if missing:
             rates = find_method(plan.method).rates
@@ -79,63 +85,101 @@ def _compiled_choices(key: RunKey, rates: Sequence[str]) -> Choices:
     return tuple((name, value) for name, value in key.choices if name not in rates)
 
 
-def rounds_ahead(plan: Plan, performances: Performances) -> list[tuple[Round, int]]:
+def rounds_ahead(plan: Plan, performances: Performances, learned: Learned = NOTHING_KNOWN) -> list[tuple[Round, int]]:
     """Every round with the number of its runs that are still to come, guessing the settings that will go on."""
-    return [
-        (this, sum(key not in performances for key in this.keys)) for this in _rounds(plan, performances, guess=True)
-    ]
+    rounds = _rounds(plan, performances, learned, guess=True)
+    return [(this, sum(key not in performances for key in this.keys)) for this in rounds]
 
 
-def _rounds(plan: Plan, performances: Performances, guess: bool = False) -> Iterator[Round]:
-    """The rounds in order; each is known only once the ones before it are finished, unless guesses will do."""
+def undecided(plan: Plan, performances: Performances, learned: Learned) -> list[Round]:
+    """The finished rounds of a cell's search in which no run was above chance."""
+    rounds = [this for this in _rounds(plan, performances, learned) if this.name != DEFINITIVE]
+    return [this for this in rounds if _finished(this, performances) and _at_chance(plan, this, learned)]
+
+
+def at_chance(plan: Plan, this: Round) -> str:
+    """What is to be said of a round in which no run was above chance."""
+    found = f"{plan.cell.name}, {this.name}: no run is above chance after {this.stage.batches} batches"
+    if not decides_last(plan, this):
+        return f"{found}, so all {len(this.choices)} settings go on to the next, longer rung."
+    return f"{found}, so nothing was chosen: the definitive runs have the smallest values, as good as any other."
+
+
+def _rounds(
+    plan: Plan, performances: Performances, learned: Learned = NOTHING_KNOWN, guess: bool = False
+) -> Iterator[Round]:
+    """The rounds in order; each is known only once the ones before it are finished, unless guesses will do.
+
+    A rung in which no run is above chance has sorted noise. So all of its settings go on, with as few runs as in
+    the first rung, as more are meant for fewer settings; the next rung that decides leaves as few as were planned.
+    """
     choices = tuple(plan.grid)
     if len(choices) > 1:
-        stages = search_stages(plan)
+        stages, settings = search_stages(plan), _settings_in_rungs(plan)
         for number, stage in enumerate(stages):
-            name = "search" if len(stages) == 1 else f"search {number + 1}"
-            this = Round(name, choices, stage, plan.seed + (number + 1) * SEEDS_BETWEEN_STAGES)
+            if number and len(choices) > settings[number]:
+                stage = replace(stage, runs=stages[0].runs)
+            this = Round(_rung_name(plan, number), choices, stage, plan.seed + (number + 1) * SEEDS_BETWEEN_STAGES)
             yield this
-            finished = all(key in performances for key in this.keys)
+            finished, last = _finished(this, performances), number == len(stages) - 1
             if not finished and not guess:
                 return
+            if finished and _at_chance(plan, this, learned):
+                choices = choices if not last else tuple(ranked(this, performances, by_score=False)[:1])
+                continue
             ranking = ranked(this, performances) if finished else choices
-            survivors = 1 if number == len(stages) - 1 else _kept(len(choices))
-            choices = tuple(sorted(ranking[:survivors], key=_values))
+            choices = tuple(sorted(ranking[: 1 if last else settings[number + 1]], key=_values))
     yield Round(DEFINITIVE, choices, plan.definitive, plan.seed)
+
+
+def decides_last(plan: Plan, this: Round) -> bool:
+    """Whether the definitive runs follow a round of the search."""
+    return this.name == _rung_name(plan, len(_settings_in_rungs(plan)) - 1)
+
+
+def _rung_name(plan: Plan, number: int) -> str:
+    return "search" if len(_settings_in_rungs(plan)) == 1 else f"search {number + 1}"
+
+
+def _finished(this: Round, performances: Performances) -> bool:
+    return all(key in performances for key in this.keys)
+
+
+def _at_chance(plan: Plan, this: Round, learned: Learned) -> bool:
+    return plan.guarded and above_chance(learned[key] for key in this.keys if key in learned) == 0
 
 
 def search_stages(plan: Plan) -> list[Stage]:
     """One stage for the full grid. For successive halving, rungs of more and more batches and runs.
 
     The last rung has the batches and runs of the plan and at most four settings; each rung before it half the batches
-    (whole evaluations, at least one) and half the runs of its successor, for four times the settings.
+    (whole evaluations, at least one) and half the runs (several, if the plan has several) of its successor, for four
+    times the settings.
     """
-    if plan.strategy == "grid":
-        return [plan.search]
-    settings, rungs = len(plan.grid), 1
-    while settings > FEWER:
-        settings = _kept(settings)
-        rungs += 1
-    return [_rung(plan.search, rungs - 1 - number) for number in range(rungs)]
+    rungs, fewest = len(_settings_in_rungs(plan)), FEWEST_RUNS if plan.guarded else 1
+    return [_rung(plan.search, rungs - 1 - number, fewest) for number in range(rungs)]
 
 
-def _kept(settings: int) -> int:
-    """How many settings of a rung go on to the next."""
-    return -(-settings // FEWER)
+def _settings_in_rungs(plan: Plan) -> list[int]:
+    """How many settings each rung has, if each decides; the full grid is a single one."""
+    settings = [len(plan.grid)]
+    while plan.strategy == "halving" and settings[-1] > FEWER:
+        settings.append(-(-settings[-1] // FEWER))
+    return settings
 
 
-def _rung(full: Stage, before_last: int) -> Stage:
+def _rung(full: Stage, before_last: int, fewest: int) -> Stage:
     evaluations = full.batches // full.evaluate_every
     kept = max(1, evaluations // LONGER**before_last)
-    runs = max(1, -(-full.runs // LONGER**before_last))
+    runs = max(min(full.runs, fewest), -(-full.runs // LONGER**before_last))
     return replace(full, runs=runs, batches=kept * full.evaluate_every)
 
 
-def ranked(this: Round, performances: Performances) -> list[Choices]:
+def ranked(this: Round, performances: Performances, by_score: bool = True) -> list[Choices]:
     """The settings of a finished round from best to worst.
 
     The score is the paper's: mean minus standard deviation (ddof 0) of the average performance over runs. A setting
-    with failed runs comes after all without, and equal scores leave the smaller choices in front.
+    with failed runs comes after all without, and equal scores (or none) leave the smaller choices in front.
     """
     found: dict[Choices, list[float]] = {choices: [] for choices in this.choices}
     for key in this.keys:
@@ -144,7 +188,7 @@ def ranked(this: Round, performances: Performances) -> list[Choices]:
     def order(choices: Choices) -> tuple[int, float, tuple[float, ...]]:
         values = np.array(found[choices])
         failed = int(np.sum(np.isnan(values)))
-        return failed, -score(values[~np.isnan(values)]), _values(choices)
+        return failed, -score(values[~np.isnan(values)]) if by_score else 0.0, _values(choices)
 
     return sorted(this.choices, key=order)
 

@@ -9,17 +9,35 @@ from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.hosted import check_workers
 from hindsight_rl.experiments.study.plan import Plan, Study
 from hindsight_rl.experiments.study.policies import POLICIES
-from hindsight_rl.experiments.study.protocol import Performances, next_piece
+from hindsight_rl.experiments.study.protocol import Performances, at_chance, decides_last, next_piece, undecided
 from hindsight_rl.experiments.study.worker import UNFINISHED, Observer, Worker
 from hindsight_rl.records.files import claimed, remove_leftovers
 from hindsight_rl.records.results import RESULTS, ResultsFile
-from hindsight_rl.records.runs import Cell, StudyResults
+from hindsight_rl.records.runs import Cell, Evidence, RunKey, StudyResults
 from hindsight_rl.records.versions import versions
 
 
 def performances(results: StudyResults, cell: Cell) -> Performances:
     """The average performance of each finished run of a cell."""
     return {run.key: run.average_performance for run in results.of(cell)}
+
+
+def evidence(results: StudyResults, cell: Cell) -> Mapping[RunKey, Evidence]:
+    """Whether each finished run of a cell learned anything."""
+    return {run.key: run.evidence for run in results.of(cell)}
+
+
+def search_at_chance(results: StudyResults, plan: Plan) -> bool:
+    """Whether the last round of a cell's search chose nothing, since no run of it is above chance."""
+    known, learned = performances(results, plan.cell), evidence(results, plan.cell)
+    return any(decides_last(plan, this) for this in undecided(plan, known, learned))
+
+
+def continued(study: Study, results: StudyResults) -> Study:
+    """The study, guarded as it was when it began; so are cells that join a folder which began without a guard."""
+    begun = {cell: Plan.from_json(cell, results.plans[cell]).guarded for cell in {run.cell for run in results.runs}}
+    plans = (replace(plan, guarded=begun.get(plan.cell, plan.guarded and all(begun.values()))) for plan in study.plans)
+    return replace(study, plans=tuple(plans))
 
 
 def require_workers(study: Study, count: int | None) -> None:
@@ -46,23 +64,30 @@ def run_study(
     with claimed(folder), ResultsFile.open(folder / RESULTS, create=True) as file:
         remove_leftovers(folder)
         remove_leftovers(folder / POLICIES)
-        admit(study, file.read(), folder)
+        held = file.read()
+        admit(study, held, folder)
+        study = continued(study, held)
         file.write_facts({"name": study.name})
         file.write_plans({plan.cell: plan.to_json() for plan in study.plans})
         if retry:
             file.remove_runs_that_raised(plan.cell for plan in study.plans)
         origin = file.write_origin(versions())
         worker = Worker(folder, observer, seconds_between_checkpoints, workers)
-        held = file.read()
+        held = file.read()  # without the runs that raised
         for plan in study.plans:
-            known = dict(performances(held, plan.cell))
-            while piece := next_piece(plan, known):
+            known, learned = dict(performances(held, plan.cell)), dict(evidence(held, plan.cell))
+            said = len(undecided(plan, known, learned))
+            while piece := next_piece(plan, known, learned):
                 observer.begin(piece)
                 runs = [replace(run, origin=origin) for run in worker.train(piece)]
                 file.write_runs(runs)
                 (folder / UNFINISHED).unlink(missing_ok=True)
                 known |= {run.key: run.average_performance for run in runs}
+                learned |= {run.key: run.evidence for run in runs}
                 observer.finish(piece, runs)
+                for this in undecided(plan, known, learned)[said:]:
+                    said += 1
+                    observer.notice(at_chance(plan, this))
         return file.read()
 
 
@@ -88,8 +113,8 @@ def admit(study: Study, results: StudyResults, folder: Path) -> None:
 
 def _difference(held: Plan, wanted: Plan) -> str:
     old, new = _flat(held.to_json()), _flat(wanted.to_json())
-    # More definitive runs only add to what is there.
-    for name in sorted(old.keys() - {"definitive.runs"}):
+    # More definitive runs only add to what is there, and a study that began without a guard goes on without one.
+    for name in sorted(old.keys() - {"definitive.runs", "guarded"}):
         if old[name] != new.get(name):
             if name == "specification.options.text":
                 return "another map"
