@@ -16,7 +16,8 @@ from rich.table import Table
 from hindsight_rl.analysis.figures import figure_bytes, learning_curves
 from hindsight_rl.analysis.statistics import learning_curve
 from hindsight_rl.cli.compilation import keep_compiled_programs
-from hindsight_rl.cli.progress import TrainingProgress
+from hindsight_rl.cli.console import PlainConsole
+from hindsight_rl.cli.progress import TrainingProgress, explaining_interruptions
 from hindsight_rl.cli.train_command import given
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.hosted import check_workers
@@ -46,10 +47,8 @@ def run_train(command: Any) -> None:
     program = make_program(job.environment.task, job.settings)  # refuses what cannot work before a folder is made
     folder = command.output or new_folder(_folder_name(job))
     check_folder(job, folder, command.resume)
-    console = Console(stderr=True)
-    console.print(
-        f"Training {job.settings.method} on {job.environment.id} into {folder}", highlight=False, soft_wrap=True
-    )
+    console = PlainConsole(stderr=True)
+    console.print(f"Training {job.settings.method} on {job.environment.id} into {folder}", soft_wrap=True)
     with ExitStack() as stack:
         events = stack.enter_context(EventFiles(folder / "tensorboard")) if command.tensorboard else None
         snapshot, speed = train_with_progress(
@@ -60,7 +59,7 @@ def run_train(command: Any) -> None:
     draw(job, snapshot, folder)
     for failure in snapshot.failures:
         message = f"Run {failure.run} (seed {failure.seed}) failed in batch {failure.batch}: {failure.cause}."
-        console.print(message, highlight=False, soft_wrap=True)
+        console.print(message, soft_wrap=True)
     if command.json:
         print(json.dumps(result))
     else:
@@ -101,7 +100,11 @@ def train_with_progress(
                 write_newest_events(events, snapshot)
             tick(snapshot.batch)
 
-        try:
+        def how_to_go_on() -> str:
+            done = f"{latest[-1].batch if latest else 0} of {job.settings.batches} batches"
+            return f"Interrupted after {done}; the same command with --resume --output {folder} goes on."
+
+        with explaining_interruptions(how_to_go_on):
             snapshot = run_job(
                 job,
                 folder,
@@ -113,11 +116,6 @@ def train_with_progress(
                 notice=progress.announce,
                 workers=workers,
             )
-        except KeyboardInterrupt:
-            done = f"{latest[-1].batch if latest else 0} of {job.settings.batches} batches"
-            raise KeyboardInterrupt(
-                f"Interrupted after {done}; the same command with --resume --output {folder} goes on."
-            ) from None
     return snapshot, stopwatch.updates_per_second
 
 
@@ -209,10 +207,10 @@ def print_summary(result: dict[str, Any], job: Job, folder: Path) -> None:
     if paper and settings:
         name = f"the paper's average performance, {settings['batches']} batches"
         table.add_row(name, _mean_and_std(paper.mean, paper.std))
-    console = Console()
+    console = PlainConsole()
     console.print(table)
-    console.print(f"In {folder}: learning-curve.png, evaluations.csv, checkpoint.npz", highlight=False, soft_wrap=True)
-    console.print(f"Next: hindsight render {folder}", highlight=False, soft_wrap=True)
+    console.print(f"In {folder}: learning-curve.png, evaluations.csv, checkpoint.npz", soft_wrap=True)
+    console.print(f"Next: hindsight render {folder}", soft_wrap=True)
     sys.stdout.flush()
 
 

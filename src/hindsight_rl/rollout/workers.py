@@ -67,7 +67,8 @@ def play_slot(simulator: Simulator, slots: Slots, slot: int, kind: int) -> None:
 
 def serve(source: SimulatorSource, layout: Layout, slots: int, buffer: Any, connection: Connection) -> None:
     """The life of a worker: it ends when the learner closes the connection, or is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the learner's to handle
+    for interruption in (signal.SIGINT, signal.SIGHUP):  # these are the learner's to handle
+        signal.signal(interruption, signal.SIG_IGN)
     shared = Slots.within(buffer, layout, slots)
     simulators: dict[int, Simulator] = {}
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):

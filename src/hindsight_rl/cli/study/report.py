@@ -7,6 +7,7 @@ from rich.console import Console
 
 from hindsight_rl.analysis.report.build import report_files
 from hindsight_rl.cli.compilation import keep_compiled_programs
+from hindsight_rl.cli.console import PlainConsole
 from hindsight_rl.cli.inspect import animate_policy
 from hindsight_rl.cli.study.commands import StudyExport, StudyReport
 from hindsight_rl.core.errors import HindsightError
@@ -30,7 +31,7 @@ def run_report(command: StudyReport) -> None:
     with ResultsFile.open(command.folder / RESULTS) as file:
         results = file.read()
     plans = [Plan.from_json(cell, content) for cell, content in results.plans.items()]
-    console = Console(stderr=True)
+    console = PlainConsole(stderr=True)
     with console.status("Reading the results"):
         best_returns = {plan.environment: best_return(plan.specification.task) for plan in plans}
     animations = _animations(command.folder, plans, results, console)
@@ -41,9 +42,8 @@ def run_report(command: StudyReport) -> None:
         make_folder((output / name).parent)
         write_atomically(output / name, content)
     finished = sum(run.failure is None for run in results.runs)
-    Console().print(
+    PlainConsole().print(
         f"{output / 'report.html'} rests on {finished:,} finished runs; figures and tables are beside it.",
-        highlight=False,
         soft_wrap=True,
     )
 
@@ -82,4 +82,4 @@ def run_export(command: StudyExport) -> None:
         results = file.read()
     make_folder(path.parent)
     write_atomically(path, FORMATS[path.suffix](results))
-    Console().print(f"{path} has the evaluations of {len(results.runs):,} runs.", highlight=False, soft_wrap=True)
+    PlainConsole().print(f"{path} has the evaluations of {len(results.runs):,} runs.", soft_wrap=True)

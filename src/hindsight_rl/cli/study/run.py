@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from hindsight_rl.analysis.study.runs import definitive
 from hindsight_rl.cli.compilation import keep_compiled_programs
-from hindsight_rl.cli.progress import duration
+from hindsight_rl.cli.console import PlainConsole
+from hindsight_rl.cli.progress import duration, explaining_interruptions
 from hindsight_rl.cli.study.commands import Slice, StudyMerge, StudyPlan, StudyRun
 from hindsight_rl.cli.study.progress import StudyProgress
 from hindsight_rl.core.errors import HindsightError
@@ -43,8 +43,8 @@ def run_study_command(command: StudyRun) -> None:
         admit(study, held, folder)
         if command.retry_failed:
             held = replace(held, runs=[run for run in held.runs if run.failure is None or run.failure.batch != RAISED])
-    console = Console(stderr=True)
-    console.print(f"Study {study.name} into {folder}", highlight=False, soft_wrap=True)
+    console = PlainConsole(stderr=True)
+    console.print(f"Study {study.name} into {folder}", soft_wrap=True)
     began = time.monotonic()
     with ExitStack() as stack:
         events = stack.enter_context(EventFiles(folder / "tensorboard")) if command.tensorboard else None
@@ -56,12 +56,9 @@ def run_study_command(command: StudyRun) -> None:
             progress.finish(piece, runs)
 
         observer = Observer(progress.begin, progress.tick, finish, progress.announce)
-        try:
+        how_to_go_on = f"Interrupted; what is finished is in {folder}, and the same command goes on from there."
+        with explaining_interruptions(lambda: how_to_go_on):
             results = run_study(study, folder, observer, command.retry_failed, workers=command.workers)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"Interrupted; what is finished is in {folder}, and the same command goes on from there."
-            ) from None
     outcome = [summarise(results, plan) for plan in study.plans]
     if command.json:
         print(json.dumps({"study": study.name, "folder": str(folder), "cells": outcome}))
@@ -89,9 +86,8 @@ def run_merge(command: StudyMerge) -> None:
     study = held_study(command.source).narrowed(command.environments, command.methods, command.batch_sizes)
     taken = merge_study(command.folder, command.source, study)
     already = f"; {taken.there_already:,} were there already" if taken.there_already else ""
-    Console().print(
+    PlainConsole().print(
         f"{command.folder} took {taken.runs:,} runs (cells: {taken.cells}) from {command.source}{already}.",
-        highlight=False,
         soft_wrap=True,
     )
 
@@ -176,11 +172,11 @@ def print_outcome(outcome: list[dict[str, Any]], folder: Path, seconds: float) -
             _spread(row["paper"]),
             ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in row["choices"].items()),
         )
-    console = Console()
+    console = PlainConsole()
     console.print(table)
-    console.print("Performance is the average over all evaluations, mean ± std over runs.", highlight=False)
-    console.print(f"Took {duration(seconds)}. All results are in {folder / RESULTS}.", highlight=False, soft_wrap=True)
-    console.print(f"Next: hindsight study report {folder}", highlight=False, soft_wrap=True)
+    console.print("Performance is the average over all evaluations, mean ± std over runs.")
+    console.print(f"Took {duration(seconds)}. All results are in {folder / RESULTS}.", soft_wrap=True)
+    console.print(f"Next: hindsight study report {folder}", soft_wrap=True)
 
 
 def _table(*columns: str) -> Table:
@@ -204,11 +200,11 @@ def _work(plan: Plan, results: StudyResults | None) -> Work:
 def _measure(plans: Iterable[Plan], work: dict[Cell, Work]) -> dict[Cell, Speed]:
     """Time each cell that has something left to do."""
     todo = [plan for plan in plans if work[plan.cell].updates]
-    console = Console(stderr=True)
+    console = PlainConsole(stderr=True)
     speeds = {}
     for number, plan in enumerate(todo, 1):
         if console.is_terminal:
-            console.print(f"Measuring {number} of {len(todo)}: {plan.cell.name} ...", end="\r", highlight=False)
+            console.print(f"Measuring {number} of {len(todo)}: {plan.cell.name} ...", end="\r")
         speeds[plan.cell] = measured_speed(plan)
         if console.is_terminal:
             console.print(" " * (console.width - 1), end="\r")
@@ -237,21 +233,20 @@ def _print_plan(
         table.add_row(
             plan.environment, str(plan.batch_size), plan.method, settings, runs, f"{mine.updates:,}", time_left
         )
-    console = Console()
-    console.print(f"Study {study.name}, into {folder}", highlight=False, soft_wrap=True)
+    console = PlainConsole()
+    console.print(f"Study {study.name}, into {folder}", soft_wrap=True)
     console.print(table)
-    console.print(f"In all: {_total(list(work.values()))}.", highlight=False)
+    console.print(f"In all: {_total(list(work.values()))}.")
     if speeds:
         seconds = sum(speed.seconds(work[cell]) for cell, speed in speeds.items())
-        console.print(f"That takes about {duration(seconds)}.", highlight=False)
+        console.print(f"That takes about {duration(seconds)}.")
     done = len(results.runs) if results else 0
     if done:
-        console.print(f"{done:,} runs are finished already and not counted.", highlight=False)
+        console.print(f"{done:,} runs are finished already and not counted.")
     if speeds:
         console.print(
             "Times are for all cores of this machine, from a short measurement with fresh policies; trained ones reach "
             "their goals sooner and may be up to twice as fast.",
-            highlight=False,
         )
 
 
