@@ -20,6 +20,7 @@ from hindsight_rl.cli.console import PlainConsole
 from hindsight_rl.cli.progress import TrainingProgress, explaining_interruptions
 from hindsight_rl.cli.train_command import given
 from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.core.numbers import is_number
 from hindsight_rl.environments.hosted import check_workers
 from hindsight_rl.exact import best_return
 from hindsight_rl.experiments.configuration import resolve, to_toml
@@ -161,7 +162,7 @@ class Stopwatch:
         return self._runs * (self._last[0] - self._first[0]) / (self._last[1] - self._first[1])
 
 
-def summarise(job: Job, snapshot: Snapshot, updates_per_second: float) -> dict[str, Any]:
+def summarise(job: Job, snapshot: Snapshot, updates_per_second: float | None) -> dict[str, Any]:
     """The machine-readable summary of a finished job."""
     evaluations = snapshot.evaluations
     return {
@@ -172,14 +173,21 @@ def summarise(job: Job, snapshot: Snapshot, updates_per_second: float) -> dict[s
         "final_return": summary(evaluations.final_return),
         "success_rate": summary(evaluations.final_success_rate),
         "episodes": int(evaluations.episodes[-1]),
-        "updates_per_second": round(updates_per_second, 2),
+        "updates_per_second": None if updates_per_second is None else round(updates_per_second, 2),
         "failed_runs": [asdict(failure) for failure in snapshot.failures],
     }
 
 
-def _earlier_speed(folder: Path) -> float:
-    """The speed that was measured when the run was made, where there was nothing left to do now."""
-    return float(read_json(folder / SUMMARY)["updates_per_second"]) if (folder / SUMMARY).exists() else 0.0
+def _earlier_speed(folder: Path) -> float | None:
+    """The speed that was measured when the run was made, where there was nothing left to do now.
+
+    A summary that is missing or damaged is made again, but nobody knows the speed any more.
+    """
+    try:
+        speed = read_json(folder / SUMMARY)["updates_per_second"]
+    except (HindsightError, LookupError, TypeError):
+        return None
+    return float(speed) if is_number(speed) else None
 
 
 def draw(job: Job, snapshot: Snapshot, folder: Path) -> None:

@@ -9,7 +9,7 @@ from hindsight_rl.environments.hosted import check_workers
 from hindsight_rl.experiments.definition import SETTINGS, Job, describe_difference, load_job
 from hindsight_rl.experiments.saving import Saver
 from hindsight_rl.records.checkpoints import load_checkpoint, save_checkpoint
-from hindsight_rl.records.files import claimed, make_folder, remove_leftovers, write_atomically, write_json
+from hindsight_rl.records.files import claimed, make_folder, remove_leftovers, write_json, write_where_different
 from hindsight_rl.records.versions import versions
 from hindsight_rl.training.loop import training
 from hindsight_rl.training.program import Program, make_program
@@ -105,12 +105,19 @@ def _prepare(job: Job, folder: Path, program: Program, resume: bool) -> Snapshot
     remove_leftovers(folder)
     write_json(folder / SETTINGS, job.to_json())
     write_json(folder / VERSIONS, versions())
+    if snapshot is not None:
+        _save_evaluations(folder, snapshot)
     return snapshot
 
 
 def _save(job: Job, folder: Path, snapshot: Snapshot) -> None:
     _save_checkpoint(job, folder / CHECKPOINT, snapshot)
-    write_atomically(folder / EVALUATIONS, snapshot.evaluations.to_csv().encode())
+    _save_evaluations(folder, snapshot)
+
+
+def _save_evaluations(folder: Path, snapshot: Snapshot) -> None:
+    """The table says what the checkpoint says: a kill between the two, or damage, is mended when the job goes on."""
+    write_where_different(folder / EVALUATIONS, snapshot.evaluations.to_csv().encode())
 
 
 def _save_checkpoint(job: Job, path: Path, snapshot: Snapshot) -> None:

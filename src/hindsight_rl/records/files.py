@@ -29,6 +29,16 @@ def write_atomically(path: Path, content: bytes) -> None:
     _make_names_durable(path)
 
 
+def write_where_different(path: Path, content: bytes) -> None:
+    """Put `content` at `path`, unless it is there."""
+    try:
+        if path.is_file() and path.read_bytes() == content:
+            return
+    except OSError:  # what cannot be read may still be replaced
+        pass
+    write_atomically(path, content)
+
+
 def make_folder(path: Path) -> None:
     """Make a folder and those above it, where they are missing."""
     try:
