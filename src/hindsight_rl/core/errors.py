@@ -3,6 +3,9 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+LONGEST_GIST = 500
+"""Characters of a stranger's message that are worth showing."""
+
 
 class HindsightError(ValueError):
     """A mistake in what the user asked for, or damage found on disk; its message is one clear sentence."""
@@ -19,4 +22,4 @@ def unknown(kind: str, name: str, options: Iterable[str]) -> HindsightError:
 
 def gist(error: BaseException) -> str:
     """What a stranger's code complains about, in one line."""
-    return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0][:LONGEST_GIST]}"

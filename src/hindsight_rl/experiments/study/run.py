@@ -10,7 +10,7 @@ from hindsight_rl.environments.hosted import check_workers
 from hindsight_rl.experiments.study.plan import Plan, Study
 from hindsight_rl.experiments.study.policies import POLICIES
 from hindsight_rl.experiments.study.protocol import Performances, next_piece
-from hindsight_rl.experiments.study.worker import UNFINISHED, Observer, Worker
+from hindsight_rl.experiments.study.worker import UNFINISHED, Observer, Unfinished, Worker
 from hindsight_rl.records.files import claimed, remove_leftovers
 from hindsight_rl.records.results import RESULTS, ResultsFile
 from hindsight_rl.records.runs import Cell, StudyResults
@@ -36,10 +36,12 @@ def run_study(
     seconds_between_checkpoints: float = 30.0,
     workers: int | None = None,
 ) -> StudyResults:
-    """Run what is missing of a study; its folder may hold other cells too. With `retry`, runs that raised run again.
+    """Run what is missing of a study; its folder may hold other cells too.
 
     Finished runs go into the results file a piece at a time. What is unfinished is kept in a checkpoint beside it, so
-    a stop of any kind costs at most `seconds_between_checkpoints`. `workers` play hosted environments.
+    a stop of any kind costs at most `seconds_between_checkpoints`. `workers` play hosted environments. A cell that an
+    exception ends is left unfinished, and said to be when the others are done. With `retry`, the runs that earlier
+    versions recorded as ended by an exception run again.
     """
     observer = observer or Observer()
     require_workers(study, workers)
@@ -54,16 +56,35 @@ def run_study(
         origin = file.write_origin(versions())
         worker = Worker(folder, observer, seconds_between_checkpoints, workers)
         held = file.read()
+        unfinished: dict[Cell, Unfinished] = {}
         for plan in study.plans:
             known = dict(performances(held, plan.cell))
             while piece := next_piece(plan, known):
                 observer.begin(piece)
-                runs = [replace(run, origin=origin) for run in worker.train(piece)]
+                try:
+                    runs = [replace(run, origin=origin) for run in worker.train(piece)]
+                except Unfinished as error:
+                    unfinished[plan.cell] = error
+                    observer.notice(f"{piece.name} could not be finished: {error}")
+                    break
                 file.write_runs(runs)
                 (folder / UNFINISHED).unlink(missing_ok=True)
                 known |= {run.key: run.average_performance for run in runs}
                 observer.finish(piece, runs)
+        _require_finished(unfinished, study, folder)
         return file.read()
+
+
+def _require_finished(unfinished: Mapping[Cell, Unfinished], study: Study, folder: Path) -> None:
+    """Say which cells an exception ended; of those, nothing is recorded but what was finished before."""
+    if not unfinished:
+        return
+    (cell, error), *_ = unfinished.items()
+    count = f"{len(unfinished)} of {len(study.plans)} cells" if len(study.plans) > 1 else "The study"
+    raise HindsightError(
+        f"{count} could not be finished, {cell.name} for one ({str(error).rstrip('.')}); what is finished is in "
+        f"'{folder}', and the same command tries the rest again."
+    )
 
 
 def held_study(folder: Path) -> Study:
