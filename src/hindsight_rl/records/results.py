@@ -17,6 +17,8 @@ from hindsight_rl.records.rows import nullable, verified_run
 from hindsight_rl.records.runs import Cell, FinishedRun, StudyResults
 
 RESULTS = "results.sqlite"
+PLAN_NAME = "the plan of"
+"""How the name of a damaged plan begins; all others are those of runs."""
 
 
 class ResultsFile:
@@ -177,7 +179,7 @@ class ResultsFile:
             if digest in (UNVERIFIED, plan_digest(cell, plan)):
                 plans[cell] = plan
             else:
-                damaged.append(f"the plan of {cell.name}")
+                damaged.append(f"{PLAN_NAME} {cell.name}")
         return plans, damaged
 
     @contextmanager

@@ -44,6 +44,8 @@ class StudyRun(Slice):
 
     retry_failed: Switch = False
     """Run those runs again that ended with an exception, as earlier versions recorded them."""
+    repair: Switch = False
+    """Run those runs again that are damaged in the results file, and make damaged policies again."""
     tensorboard: Switch = False
     """Also write TensorBoard event files, into the folder's tensorboard/."""
     workers: Workers = None

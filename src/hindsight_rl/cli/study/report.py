@@ -10,12 +10,13 @@ from hindsight_rl.cli.compilation import keep_compiled_programs
 from hindsight_rl.cli.console import PlainConsole
 from hindsight_rl.cli.inspect import animate_policy
 from hindsight_rl.cli.study.commands import StudyExport, StudyReport
+from hindsight_rl.cli.study.run import tell_damage
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.interface import Environment
 from hindsight_rl.exact import best_return
 from hindsight_rl.experiments.paper import paper_result
 from hindsight_rl.experiments.study.plan import Plan
-from hindsight_rl.experiments.study.policies import kept_policy
+from hindsight_rl.experiments.study.policies import kept_policy, policy_path
 from hindsight_rl.records.files import make_folder, write_atomically
 from hindsight_rl.records.results import RESULTS, ResultsFile
 from hindsight_rl.records.runs import DEFINITIVE, StudyResults
@@ -30,6 +31,7 @@ def run_report(command: StudyReport) -> None:
     keep_compiled_programs()
     with ResultsFile.open(command.folder / RESULTS) as file:
         results = file.read()
+    tell_damage(results, command.folder)
     plans = [Plan.from_json(cell, content) for cell, content in results.plans.items()]
     console = PlainConsole(stderr=True)
     with console.status("Reading the results"):
@@ -66,6 +68,9 @@ def _animations(folder: Path, plans: list[Plan], results: StudyResults, console:
         for number, (_, plan) in enumerate(best.values(), 1):
             status.update(f"Playing: policy {number} of {len(best)}")
             policy, environment = kept_policy(folder, plan), plan.specification.task
+            path = policy_path(folder, plan.cell)
+            if policy is None and path.exists():
+                console.print(f"'{path}' is damaged and not shown; `study run` with --repair makes it again.")
             # Hosted environments have films of their own, far too large for a page.
             if policy is not None and isinstance(environment, Environment):
                 caption = f"{plan.method} on {plan.environment}, batch size {plan.batch_size}"
@@ -80,6 +85,7 @@ def run_export(command: StudyExport) -> None:
         raise HindsightError(f"'{path}' must end in .csv or .parquet, which says what to write.")
     with ResultsFile.open(command.folder / RESULTS) as file:
         results = file.read()
+    tell_damage(results, command.folder)
     make_folder(path.parent)
     write_atomically(path, FORMATS[path.suffix](results))
     PlainConsole().print(f"{path} has the evaluations of {len(results.runs):,} runs.", soft_wrap=True)

@@ -25,7 +25,15 @@ from hindsight_rl.experiments.study.files import load_study, presets
 from hindsight_rl.experiments.study.merge import merge_study
 from hindsight_rl.experiments.study.plan import Plan, Study
 from hindsight_rl.experiments.study.protocol import Piece
-from hindsight_rl.experiments.study.run import admit, held_study, performances, require_workers, run_study
+from hindsight_rl.experiments.study.run import (
+    admit,
+    describe_damage,
+    held_study,
+    performances,
+    require_undamaged,
+    require_workers,
+    run_study,
+)
 from hindsight_rl.experiments.study.worker import RAISED, Observer
 from hindsight_rl.records.evaluations import summary
 from hindsight_rl.records.results import RESULTS, ResultsFile
@@ -41,6 +49,8 @@ def run_study_command(command: StudyRun) -> None:
     held = read_results(folder)
     if held is not None:
         admit(study, held, folder)
+        if not command.repair:
+            require_undamaged(held, folder)
         if command.retry_failed:
             held = replace(held, runs=[run for run in held.runs if run.failure is None or run.failure.batch != RAISED])
     console = PlainConsole(stderr=True)
@@ -58,7 +68,7 @@ def run_study_command(command: StudyRun) -> None:
         observer = Observer(progress.begin, progress.tick, finish, progress.announce)
         how_to_go_on = f"Interrupted; what is finished is in {folder}, and the same command goes on from there."
         with explaining_interruptions(lambda: how_to_go_on):
-            results = run_study(study, folder, observer, command.retry_failed, workers=command.workers)
+            results = run_study(study, folder, observer, command.retry_failed, command.repair, workers=command.workers)
     outcome = [summarise(results, plan) for plan in study.plans]
     if command.json:
         print(json.dumps({"study": study.name, "folder": str(folder), "cells": outcome}))
@@ -73,6 +83,7 @@ def run_plan(command: StudyPlan) -> None:
     results = read_results(folder)
     if results is not None:
         admit(study, results, folder)
+        tell_damage(results, folder)
     work = {plan.cell: _work(plan, results) for plan in study.plans}
     speeds = {} if command.skip_measurement else _measure(study.plans, work)
     if command.json:
@@ -83,6 +94,8 @@ def run_plan(command: StudyPlan) -> None:
 
 def run_merge(command: StudyMerge) -> None:
     """Take runs over from another folder."""
+    with ResultsFile.open(command.source / RESULTS) as file:
+        tell_damage(file.read(), command.source)
     study = held_study(command.source).narrowed(command.environments, command.methods, command.batch_sizes)
     taken = merge_study(command.folder, command.source, study)
     already = f"; {taken.there_already:,} were there already" if taken.there_already else ""
@@ -115,6 +128,12 @@ def read_results(folder: Path) -> StudyResults | None:
         return None
     with ResultsFile.open(folder / RESULTS) as file:
         return file.read()
+
+
+def tell_damage(results: StudyResults, folder: Path) -> None:
+    """Say on standard error which runs are left out for not being what was written."""
+    if said := describe_damage(results, folder):
+        PlainConsole(stderr=True).print(f"{said} They are left out.", soft_wrap=True)
 
 
 def write_events(events: EventFiles, runs: Iterable[FinishedRun]) -> None:

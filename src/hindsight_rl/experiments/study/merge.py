@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.experiments.study.plan import Plan, Study
 from hindsight_rl.experiments.study.policies import POLICIES, held_performance, policy_path
-from hindsight_rl.experiments.study.run import admit
+from hindsight_rl.experiments.study.run import admit, require_undamaged
 from hindsight_rl.records.files import claimed, make_folder, read_bytes, remove_leftovers, write_atomically
 from hindsight_rl.records.results import RESULTS, ResultsFile
 from hindsight_rl.records.runs import DEFINITIVE, Cell, FinishedRun, StudyResults
@@ -37,6 +37,7 @@ def merge_study(folder: Path, source: Path, study: Study) -> Taken:
         remove_leftovers(folder / POLICIES)
         held = file.read()
         admit(study, held, folder)
+        require_undamaged(held, folder)
         runs = [run for plan in study.plans for run in offered.of(plan.cell)]
         known = {(run.cell, run.key) for run in held.runs}
         new = [run for run in runs if (run.cell, run.key) not in known]

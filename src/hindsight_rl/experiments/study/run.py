@@ -5,16 +5,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.hosted import check_workers
 from hindsight_rl.experiments.study.plan import Plan, Study
-from hindsight_rl.experiments.study.policies import POLICIES
-from hindsight_rl.experiments.study.protocol import Performances, next_piece
+from hindsight_rl.experiments.study.policies import POLICIES, held_performance, policy_path
+from hindsight_rl.experiments.study.protocol import Performances, Piece, Round, next_piece
 from hindsight_rl.experiments.study.worker import UNFINISHED, Observer, Unfinished, Worker
 from hindsight_rl.records.files import claimed, remove_leftovers
-from hindsight_rl.records.results import RESULTS, ResultsFile
-from hindsight_rl.records.runs import Cell, StudyResults
+from hindsight_rl.records.results import PLAN_NAME, RESULTS, ResultsFile
+from hindsight_rl.records.runs import DEFINITIVE, Cell, StudyResults
 from hindsight_rl.records.versions import versions
+
+DAMAGES_NAMED = 5
+"""Damaged runs that are named one by one."""
 
 
 def performances(results: StudyResults, cell: Cell) -> Performances:
@@ -33,6 +38,7 @@ def run_study(
     folder: Path,
     observer: Observer | None = None,
     retry: bool = False,
+    repair: bool = False,
     seconds_between_checkpoints: float = 30.0,
     workers: int | None = None,
 ) -> StudyResults:
@@ -41,14 +47,20 @@ def run_study(
     Finished runs go into the results file a piece at a time. What is unfinished is kept in a checkpoint beside it, so
     a stop of any kind costs at most `seconds_between_checkpoints`. `workers` play hosted environments. A cell that an
     exception ends is left unfinished, and said to be when the others are done. With `retry`, the runs that earlier
-    versions recorded as ended by an exception run again.
+    versions recorded as ended by an exception run again. With `repair`, damaged runs and policies are made again; they
+    have their seeds, and so get their numbers.
     """
     observer = observer or Observer()
     require_workers(study, workers)
     with claimed(folder), ResultsFile.open(folder / RESULTS, create=True) as file:
         remove_leftovers(folder)
         remove_leftovers(folder / POLICIES)
-        admit(study, file.read(), folder)
+        held = file.read()
+        admit(study, held, folder)
+        if repair:
+            file.remove_damage()
+        else:
+            require_undamaged(held, folder)
         file.write_facts({"name": study.name})
         file.write_plans({plan.cell: plan.to_json() for plan in study.plans})
         if retry:
@@ -71,8 +83,46 @@ def run_study(
                 (folder / UNFINISHED).unlink(missing_ok=True)
                 known |= {run.key: run.average_performance for run in runs}
                 observer.finish(piece, runs)
+        results = file.read()
+        for plan in study.plans:
+            try:
+                _attend_to_policy(folder, plan, results, worker if repair else None, observer)
+            except Unfinished as error:
+                unfinished[plan.cell] = error
         _require_finished(unfinished, study, folder)
-        return file.read()
+        return results
+
+
+def require_undamaged(held: StudyResults, folder: Path) -> None:
+    """Refuse to go on from runs of which some are not what was written."""
+    if held.damaged:
+        raise HindsightError(f"{describe_damage(held, folder)} To run them again: hindsight study run, with --repair.")
+
+
+def describe_damage(held: StudyResults, folder: Path) -> str:
+    """Which runs of a folder are left out, and why; nothing when all are well."""
+    named = "; ".join(held.damaged[:DAMAGES_NAMED])
+    more = f"; and {len(held.damaged) - DAMAGES_NAMED} more" if len(held.damaged) > DAMAGES_NAMED else ""
+    return f"'{folder / RESULTS}' is damaged: not what was written are {named}{more}." if held.damaged else ""
+
+
+def _attend_to_policy(
+    folder: Path, plan: Plan, results: StudyResults, worker: Worker | None, observer: Observer
+) -> None:
+    """Say that a cell's policy is damaged or, with a worker, make it again by training its best run once more."""
+    path = policy_path(folder, plan.cell)
+    finished = [run for run in results.of(plan.cell, DEFINITIVE) if np.isfinite(run.average_performance)]
+    if not finished or np.isfinite(held_performance(path)) or not (worker or path.exists()):
+        return
+    if worker is None:
+        observer.notice(f"'{path}' is damaged; --repair makes it again.")
+        return
+    best = max(finished, key=lambda run: run.average_performance)
+    piece = Piece(plan, Round(DEFINITIVE, (best.key.choices,), plan.definitive, plan.seed), (best.key,))
+    observer.begin(piece)
+    worker.train(piece)
+    (folder / UNFINISHED).unlink(missing_ok=True)
+    observer.notice(f"'{path}' was missing or damaged, and is made again.")
 
 
 def _require_finished(unfinished: Mapping[Cell, Unfinished], study: Study, folder: Path) -> None:
@@ -91,6 +141,11 @@ def held_study(folder: Path) -> Study:
     """The study that a folder holds, with all of its cells."""
     with ResultsFile.open(folder / RESULTS) as file:
         results = file.read()
+    if any(name.startswith(PLAN_NAME) for name in results.damaged):
+        raise HindsightError(
+            f"{describe_damage(results, folder)} To write plans again: "
+            f"hindsight study run with the study's TOML file, --output {folder} and --repair."
+        )
     plans = tuple(Plan.from_json(cell, content) for cell, content in results.plans.items())
     return Study(str(results.facts.get("name", folder.name)), plans)
 
