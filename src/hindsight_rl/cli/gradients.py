@@ -26,7 +26,9 @@ from hindsight_rl.estimators.table import ESTIMATORS, find_estimator
 from hindsight_rl.experiments.gradients import Measurement, Setup, measure, setups
 from hindsight_rl.experiments.job import load_policies
 from hindsight_rl.methods.registry import find_method
-from hindsight_rl.records.files import write_atomically
+from hindsight_rl.records.files import SECONDS_OF_WRITING, make_folder, remove_leftovers, require_ours, write_atomically
+
+TABLE = "gradients.csv"
 
 
 def run_gradients(command: Gradients) -> None:
@@ -42,7 +44,9 @@ def run_gradients(command: Gradients) -> None:
         command.normalisers,
     )
     folder = command.output or new_folder(f"gradients-{specification.id}")
-    folder.mkdir(parents=True, exist_ok=True)
+    require_ours(folder, TABLE)
+    make_folder(folder)
+    remove_leftovers(folder, older_than=SECONDS_OF_WRITING)
     console = PlainConsole(stderr=True)
     console.print(f"{len(chosen)} setups, {command.samples} batches each, {label}")
     measurements = _measure(command, specification, policy, chosen, console)
@@ -128,7 +132,7 @@ def _print(measurements: list[Measurement], title: str) -> None:
 
 def _write(measurements: list[Measurement], folder: Path, title: str) -> None:
     rows = [measurement.row() for measurement in measurements]
-    write_atomically(folder / "gradients.csv", _table(rows))
+    write_atomically(folder / TABLE, _table(rows))
     sizes = [
         {**asdict(found.setup), "time": time, "effective_share": size}
         for found in measurements

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.core.numbers import is_integer
 from hindsight_rl.records.digests import UNVERIFIED, plan_digest, run_digest
 from hindsight_rl.records.files import write_atomically
 from hindsight_rl.records.layout import FORMAT, TABLES, choices_text, metric_columns, migrate
@@ -70,14 +71,14 @@ class ResultsFile:
                 raise HindsightError(f"'{self._path}' is damaged or not a study's results: it lacks its tables.")
             rows = self._connection.execute("SELECT value FROM facts WHERE name = 'format'").fetchall()
             found = json.loads(rows[0][0]) if rows else None
-            if found not in range(1, FORMAT + 1):
+            if not is_integer(found) or not 1 <= found <= FORMAT:
                 newer = isinstance(found, int) and found > FORMAT
                 reason = "a newer hindsight wrote it; install that one" if newer else "no hindsight wrote that"
                 raise HindsightError(f"'{self._path}' has format {found}, but this hindsight reads {FORMAT}: {reason}.")
             verdict = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
             if verdict != "ok":
                 raise HindsightError(f"'{self._path}' is damaged: {verdict.splitlines()[0]}.")
-            return int(found)
+            return found
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

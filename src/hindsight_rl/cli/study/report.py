@@ -17,12 +17,14 @@ from hindsight_rl.exact import best_return
 from hindsight_rl.experiments.paper import paper_result
 from hindsight_rl.experiments.study.plan import Plan
 from hindsight_rl.experiments.study.policies import kept_policy, policy_path
-from hindsight_rl.records.files import make_folder, write_atomically
+from hindsight_rl.records.files import SECONDS_OF_WRITING, make_folder, remove_leftovers, require_ours, write_atomically
 from hindsight_rl.records.results import RESULTS, ResultsFile
 from hindsight_rl.records.runs import DEFINITIVE, StudyResults
 from hindsight_rl.records.tidy import to_csv, to_parquet
 
 EPISODES_SHOWN = 3
+PAGE = "report.html"
+"""The file of a report's folder that is written first."""
 FORMATS = {".csv": to_csv, ".parquet": to_parquet}
 
 
@@ -40,12 +42,14 @@ def run_report(command: StudyReport) -> None:
     with console.status("Drawing"):
         files = report_files(results, _paper, best_returns, animations)
     output = command.output or command.folder / "report"
+    require_ours(output, PAGE)
+    remove_leftovers(output, output / "figures", output / "tables", older_than=SECONDS_OF_WRITING)
     for name, content in files.items():
         make_folder((output / name).parent)
         write_atomically(output / name, content)
     finished = sum(run.failure is None for run in results.runs)
     PlainConsole().print(
-        f"{output / 'report.html'} rests on {finished:,} finished runs; figures and tables are beside it.",
+        f"{output / PAGE} rests on {finished:,} finished runs; figures and tables are beside it.",
         soft_wrap=True,
     )
 
@@ -87,5 +91,6 @@ def run_export(command: StudyExport) -> None:
         results = file.read()
     tell_damage(results, command.folder)
     make_folder(path.parent)
+    remove_leftovers(path.parent, older_than=SECONDS_OF_WRITING)
     write_atomically(path, FORMATS[path.suffix](results))
     PlainConsole().print(f"{path} has the evaluations of {len(results.runs):,} runs.", soft_wrap=True)

@@ -13,7 +13,7 @@ from hindsight_rl.experiments.study.plan import Plan, Study
 from hindsight_rl.experiments.study.policies import POLICIES, held_performance, policy_path
 from hindsight_rl.experiments.study.protocol import Performances, Piece, Round, next_piece
 from hindsight_rl.experiments.study.worker import UNFINISHED, Observer, Unfinished, Worker
-from hindsight_rl.records.files import claimed, remove_leftovers
+from hindsight_rl.records.files import claimed, remove_leftovers, require_ours
 from hindsight_rl.records.results import PLAN_NAME, RESULTS, ResultsFile
 from hindsight_rl.records.runs import DEFINITIVE, Cell, StudyResults
 from hindsight_rl.records.versions import versions
@@ -52,9 +52,9 @@ def run_study(
     """
     observer = observer or Observer()
     require_workers(study, workers)
+    require_ours(folder, RESULTS)
     with claimed(folder), ResultsFile.open(folder / RESULTS, create=True) as file:
-        remove_leftovers(folder)
-        remove_leftovers(folder / POLICIES)
+        remove_leftovers(folder, folder / POLICIES)
         held = file.read()
         admit(study, held, folder)
         if repair:
