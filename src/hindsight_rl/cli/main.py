@@ -16,7 +16,7 @@ import tyro
 from hindsight_rl.cli.commands import Check, Environments, Evaluate, Gradients, Methods, Render
 from hindsight_rl.cli.study.commands import STUDY_COMMANDS, StudyCommands
 from hindsight_rl.cli.train_command import TrainOwn, modernised, refuse_flag, train_class
-from hindsight_rl.core.errors import HindsightError, unknown
+from hindsight_rl.core.errors import HindsightError, fault_of_machine, unknown
 from hindsight_rl.core.interruption import answer, exit_code, is_interruption, signals_interrupt
 
 DESCRIPTION = """Hindsight policy gradients: learn about every goal an agent passed, whatever it set out for.
@@ -49,11 +49,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _write_no_more(sys.stdout)
             sys.exit(0)
         except (KeyboardInterrupt, Exception) as error:
-            if not is_interruption(error):
-                raise
-            answer()
-            said = str(error) if isinstance(error, KeyboardInterrupt) else ""
-            sys.exit(_say(said or "Interrupted.", exit_code()))
+            if is_interruption(error):
+                answer()
+                said = str(error) if isinstance(error, KeyboardInterrupt) else ""
+                sys.exit(_say(said or "Interrupted.", exit_code()))
+            if fault := fault_of_machine(error):
+                sys.exit(_say(fault, 2))
+            raise
 
 
 def _run(arguments: list[str]) -> None:

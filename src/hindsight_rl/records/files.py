@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import secrets
+import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -63,9 +64,11 @@ def claimed(folder: Path) -> Iterator[None]:
         raise HindsightError(f"The output folder '{folder}' cannot be used: {_cause(error)}.") from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except OSError as error:
         os.close(handle)
-        raise HindsightError(f"Another process is writing to '{folder}'.") from None
+        if isinstance(error, BlockingIOError):
+            raise HindsightError(f"Another process is writing to '{folder}'.") from None
+        raise HindsightError(f"The output folder '{folder}' cannot be locked: {_cause(error)}.") from error
     try:
         yield
     finally:
@@ -114,8 +117,11 @@ def read_json(path: Path) -> Any:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a whole file, with a clear sentence when that fails."""
+    """Read a whole file, with a clear sentence when that fails. A pipe or a device may never end."""
     try:
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise HindsightError(f"Could not read {path}: it is not a regular file.")
         return path.read_bytes()
     except FileNotFoundError as error:
         raise HindsightError(f"There is no file {path}.") from error

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any, Literal, get_args
 
-from hindsight_rl.core.errors import HindsightError, unknown
+from hindsight_rl.core.errors import HindsightError, gist, unknown
 from hindsight_rl.environments.registry import Specification, specify
 from hindsight_rl.methods.registry import find_method
 from hindsight_rl.records.runs import Cell, Choices
@@ -77,6 +77,13 @@ class Plan:
     @classmethod
     def from_json(cls, cell: Cell, content: Mapping[str, Any]) -> "Plan":
         """The inverse of `to_json`. Earlier versions kept options of all methods, of which the cell's own are taken."""
+        try:
+            return cls._read(cell, content)
+        except (LookupError, TypeError, AttributeError) as error:
+            raise HindsightError(f"The plan of {cell.name} is damaged: {gist(error)}.") from error
+
+    @classmethod
+    def _read(cls, cell: Cell, content: Mapping[str, Any]) -> "Plan":
         options = {one.name: one for one in find_method(cell.method).visible}
         return cls(
             *cell,
