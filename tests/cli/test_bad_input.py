@@ -170,6 +170,23 @@ def test_damaged_checkpoint_is_not_resumed(
 
 
 @pytest.mark.parametrize(
+    ("flags", "lower"),
+    [
+        (["--batch-size", "10000000000"], "lower the batch size or the horizon."),
+        (["--hidden-layers", "1000000", "1000000"], "lower the runs, the hidden layers or the capacity of the rep"),
+        (["--runs", "1000000000"], "lower the runs, the hidden layers or the capacity of the replay buffer."),
+        (["--evaluation-episodes", "1000000000000"], "lower the evaluation episodes."),
+    ],
+)
+def test_what_cannot_fit_into_memory_is_refused_before_anything_is_made(
+    refusal: Refusal, flags: list[str], lower: str
+) -> None:
+    said = refusal("train", ENVIRONMENT, *flags)
+    assert said.startswith("This needs at least ")
+    assert lower in said
+
+
+@pytest.mark.parametrize(
     ("error", "said"),
     [
         (MemoryError("too large"), "The memory does not suffice (MemoryError: too large): lower the batch size, "),

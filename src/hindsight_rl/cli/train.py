@@ -30,6 +30,7 @@ from hindsight_rl.experiments.paper import paper_result, paper_settings
 from hindsight_rl.records.evaluations import summary
 from hindsight_rl.records.files import read_json, write_atomically, write_json
 from hindsight_rl.records.tensorboard import EventFiles, event_names
+from hindsight_rl.training.memory import require_memory
 from hindsight_rl.training.program import Program, make_program
 from hindsight_rl.training.settings import make_settings
 from hindsight_rl.training.state import Snapshot
@@ -46,6 +47,7 @@ def run_train(command: Any) -> None:
     keep_compiled_programs()
     check_workers([job.environment.task], command.workers)
     program = make_program(job.environment.task, job.settings)  # refuses what cannot work before a folder is made
+    require_memory(program, job.settings, job.settings.runs)
     folder = command.output or new_folder(_folder_name(job))
     check_folder(job, folder, command.resume)
     console = PlainConsole(stderr=True)

@@ -9,6 +9,7 @@ from hindsight_rl.core.interruption import is_interruption, raise_if_interrupted
 from hindsight_rl.environments.hosted import HostedTask
 from hindsight_rl.training.compiled_loop import compiled_training
 from hindsight_rl.training.hosted_loop import hosted_training
+from hindsight_rl.training.memory import require_memory
 from hindsight_rl.training.program import Program
 from hindsight_rl.training.settings import Settings
 from hindsight_rl.training.state import Runs, Snapshot
@@ -37,6 +38,7 @@ def training(
     `workers`, and call `notice` with a sentence about anything odd that does no harm.
     """
     runs = runs or runs_of(settings)
+    require_memory(program, settings, len(runs.seeds))
 
     def attentive_tick(batch: int) -> None:
         raise_if_interrupted()
