@@ -4,6 +4,7 @@ import errno
 import io
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -108,11 +109,29 @@ def test_what_the_process_was_told_to_ignore_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
+def test_after_an_interruption_the_program_ends_at_once() -> None:
+    """While Python is taken apart, its handlers are gone, and a further signal would kill it."""
+    script = """
+import os, signal, sys
+from hindsight_rl.cli import main
+from hindsight_rl.cli.commands import Methods
+Methods.run = lambda command: os.kill(os.getpid(), signal.SIGTERM)
+class Last:
+    def __del__(self, kill=os.kill, number=os.getpid()):
+        kill(number, 15)
+sys.last = Last()
+sys.argv[1:] = ["methods"]
+main()
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (143, "hindsight: Interrupted.\n")
+
+
 class HalfClosed(io.StringIO):
     """A stream that nobody reads from some line on."""
 
     def write(self, text: str) -> int:
-        if "40/" in text:
+        if "40/40 batches" in text:
             raise BrokenPipeError(errno.EPIPE, "nobody reads")
         return super().write(text)
 

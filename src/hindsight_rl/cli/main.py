@@ -39,7 +39,7 @@ GROUPS: dict[str, dict[str, Any]] = {"study": STUDY_COMMANDS}
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program; the exit code is 0, 2 for a mistake in the input, or 130 after Ctrl-C (143 after SIGTERM)."""
-    with signals_interrupt(restore=arguments is not None):
+    with signals_interrupt():
         try:
             _run(list(sys.argv[1:] if arguments is None else arguments))
         except HindsightError as error:
@@ -52,7 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if is_interruption(error):
                 answer()
                 said = str(error) if isinstance(error, KeyboardInterrupt) else ""
-                sys.exit(_say(said or "Interrupted.", exit_code()))
+                code = _say(said or "Interrupted.", exit_code())
+                if arguments is None:
+                    _leave(code)
+                sys.exit(code)
             if fault := fault_of_machine(error):
                 sys.exit(_say(fault, 2))
             raise
@@ -134,6 +137,14 @@ def _say(sentence: str, code: int) -> int:
         _write_no_more(sys.stderr)
         _write_no_more(sys.stdout)
     return code
+
+
+def _leave(code: int) -> None:
+    """End at once. While Python is taken apart it hears signals no more, and a compiled program may still call back."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def _write_no_more(stream: TextIO) -> None:

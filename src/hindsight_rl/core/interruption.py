@@ -25,11 +25,8 @@ class _Received:
 
 
 @contextmanager
-def signals_interrupt(restore: bool = True) -> Iterator[None]:
-    """Let each of `SIGNALS` interrupt what runs within, but for those that the process was told to ignore (nohup).
-
-    Without `restore` it stays so: at the end of a program, further signals must not interrupt what Python does last.
-    """
+def signals_interrupt() -> Iterator[None]:
+    """Let each of `SIGNALS` interrupt what runs within, but for those that the process was told to ignore (nohup)."""
     _Received.signal, _Received.answered = None, False
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -39,7 +36,7 @@ def signals_interrupt(restore: bool = True) -> Iterator[None]:
     try:
         yield
     finally:
-        for each, handler in before.items() if restore else ():
+        for each, handler in before.items():
             signal.signal(each, handler)
 
 
