@@ -16,6 +16,7 @@ from small_jobs import (
 )
 
 from hindsight_rl.cli import main
+from hindsight_rl.cli.commands import Methods
 
 pytestmark = pytest.mark.usefixtures("compiled_programs")
 
@@ -166,6 +167,42 @@ def test_damaged_checkpoint_is_not_resumed(
     message = last_sentence("train", ENVIRONMENT, *small_flags(runs=2), "--output", str(copied), "--resume")
     assert message.startswith(f"{copied / 'checkpoint.npz'} is damaged or not a checkpoint: ")
     assert bytes_in(copied) == before
+
+
+@pytest.mark.parametrize(
+    ("flags", "lower"),
+    [
+        (["--batch-size", "10000000000"], "lower the batch size or the horizon."),
+        (["--hidden-layers", "1000000", "1000000"], "lower the runs, the hidden layers or the capacity of the rep"),
+        (["--runs", "1000000000"], "lower the runs, the hidden layers or the capacity of the replay buffer."),
+        (["--evaluation-episodes", "1000000000000"], "lower the evaluation episodes."),
+    ],
+)
+def test_what_cannot_fit_into_memory_is_refused_before_anything_is_made(
+    refusal: Refusal, flags: list[str], lower: str
+) -> None:
+    said = refusal("train", ENVIRONMENT, *flags)
+    assert said.startswith("This needs at least ")
+    assert lower in said
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError("too large"), "The memory does not suffice (MemoryError: too large): lower the batch size, "),
+        (RuntimeError("RESOURCE_EXHAUSTED: Out of memory"), "The memory does not suffice (RuntimeError: RESOURCE"),
+        (PermissionError(13, "Permission denied", "a/b"), "The system refused: Permission denied ('a/b')."),
+        (RuntimeError("Unable to initialize backend 'x'\nmore"), "JAX cannot start (RuntimeError: Unable to init"),
+    ],
+)
+def test_a_fault_of_the_machine_is_a_sentence(
+    refusal: Refusal, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    def fail(command: Methods) -> None:
+        raise error
+
+    monkeypatch.setattr(Methods, "run", fail)
+    assert refusal("methods").startswith(said)
 
 
 @pytest.mark.parametrize("command", ["evaluate", "render"])

@@ -164,6 +164,55 @@ def test_trouble_in_the_middle_of_a_run_is_one_sentence_and_costs_nothing(
         assert bytes_in(folder)[name] == bytes_in(whole)[name]
 
 
+def test_an_interruption_in_the_rewards_of_an_update_costs_nothing(
+    lines: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A compiled program that asks for rewards cannot be interrupted: the interruption comes right after it."""
+    half, whole = lines
+    folder = Path(shutil.copytree(half, tmp_path / "run"))
+    resume = [*LINE, "--batches", "2", "--workers", "1", "--output", str(folder), "--resume"]
+    monkeypatch.setenv(TROUBLE, "reward is interrupted")
+    for arguments, said in (
+        (["evaluate", str(folder), "--episodes", "20"], "Interrupted."),
+        (resume, f"Interrupted after 1 of 2 batches; the same command with --resume --output {folder} goes on."),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        assert stop.value.code == 130
+        assert sentence(capsys.readouterr().err) == said
+    assert bytes_in(folder)["checkpoint.npz"] == bytes_in(half)["checkpoint.npz"]
+    monkeypatch.delenv(TROUBLE)
+    main(resume)
+    for name in ("checkpoint.npz", "evaluations.csv", "settings.json"):
+        assert bytes_in(folder)[name] == bytes_in(whole)[name]
+
+
+STUDY = """
+environments = ["gym:environments.registered_lines:MoodyLine-v0"]
+methods = ["hpg"]
+batch_sizes = [2]
+learning_rates = [0.01]
+hidden_layers = [8]
+definitive = {runs = 2, batches = 2, evaluate_every = 1, evaluation_episodes = 2}
+"""
+
+
+def test_an_interruption_in_the_rewards_of_a_study_fails_no_run(
+    lines: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lines.toml").write_text(STUDY)
+    arguments = ["study", "run", str(tmp_path / "lines.toml"), "--workers", "1", "--json", "--output"]
+    monkeypatch.setenv(TROUBLE, "reward is interrupted")
+    with pytest.raises(SystemExit) as stop:
+        main([*arguments, str(tmp_path / "study")])
+    assert stop.value.code == 130
+    assert sentence(capsys.readouterr().err).startswith("Interrupted; what is finished is in ")
+    monkeypatch.delenv(TROUBLE)
+    main([*arguments, str(tmp_path / "study")])
+    (cell,) = json.loads(capsys.readouterr().out)["cells"]
+    assert (cell["runs"], cell["failed_runs"]) == (2, [])
+
+
 def test_an_evaluation_does_not_depend_on_the_number_of_workers(
     lines: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

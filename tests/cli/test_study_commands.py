@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars
 import pytest
-from small_jobs import run_program
+from small_jobs import run_program, sentence
 from small_results import scalars_in
 from small_studies import copied, definition, finished, numbers_in, results_in, shared_programs, small_study, study_text
 
@@ -162,7 +162,7 @@ def test_a_failed_run_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path
     assert "(4 failed)" in capsys.readouterr().out
 
 
-def test_runs_that_raised_run_again_when_asked(
+def test_what_an_exception_ended_is_said_and_runs_again(
     capsys: pytest.CaptureFixture[str],
     definition: Path,
     finished: Path,
@@ -179,10 +179,14 @@ def test_runs_that_raised_run_again_when_asked(
     options = ["run", str(definition), "--output", str(tmp_path / "study")]
     with monkeypatch.context() as patched:
         patched.setattr(study_worker, "training", raising)
-        cells = read_json(capsys, *options)["cells"]
-    assert [failure["cause"] for failure in cells[0]["failed_runs"]] == ["MemoryError: too large"] * 4
-    assert [len(cell["failed_runs"]) for cell in read_json(capsys, *options)["cells"]] == [4, 0]
-    main(["study", *options, "--retry-failed"])
+        with pytest.raises(SystemExit) as stop:
+            main(["study", *options])
+    assert stop.value.code == 2
+    said = sentence(capsys.readouterr().err)
+    assert said.startswith(
+        "1 of 2 cells could not be finished, bit-flipping-4-batch8-hpg for one (MemoryError: too lar"
+    )
+    main(["study", *options])
     shown = capsys.readouterr().err
     assert "20/28 runs" in shown
     assert "28/28 runs" in shown

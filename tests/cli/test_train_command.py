@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from small_jobs import (
     small_settings,
     train_to_the_end,
 )
+from small_studies import study_text
 
 from hindsight_rl.cli import main
 from hindsight_rl.environments.registry import make
@@ -145,6 +148,52 @@ def test_resume_of_a_finished_run_keeps_its_numbers(capsys: pytest.CaptureFixtur
     after = bytes_in(copied)
     for name in before.keys() - {"summary.json"}:
         assert after[name] == before[name], name
+
+
+def cut(content: bytes) -> bytes | None:
+    return content[: len(content) // 2]
+
+
+def flip(content: bytes) -> bytes | None:
+    return content[:-3] + bytes([content[-3] ^ 1]) + content[-2:]
+
+
+def delete(content: bytes) -> bytes | None:
+    return None
+
+
+@pytest.mark.parametrize("damage", [cut, flip, delete])
+def test_resume_of_a_finished_run_makes_again_what_comes_of_its_checkpoint(
+    copied: Path, damage: Callable[[bytes], bytes | None]
+) -> None:
+    before = bytes_in(copied)
+    for name in ("evaluations.csv", "learning-curve.png", "summary.json"):
+        damaged = damage(before[name])
+        (copied / name).unlink()
+        if damaged is not None:
+            assert damaged != before[name]
+            (copied / name).write_bytes(damaged)
+    train(copied, "--resume", runs=2)
+    after = bytes_in(copied)
+    assert after.keys() == before.keys()
+    for name in before.keys() - {"summary.json"}:
+        assert after[name] == before[name], name
+    said, summary = json.loads(before["summary.json"]), json.loads(after["summary.json"])
+    said.pop("updates_per_second")
+    assert summary.pop("updates_per_second") is None, "a speed that nobody measured"
+    assert summary == said
+
+
+def test_names_are_shown_as_they_are(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What looks like markup, or like an emoji, is a name that a user gave."""
+    folder = Path(shutil.copytree(trained, tmp_path / "[red]:smile:" / "[" / "b]"))
+    train(folder, "--resume", runs=2)
+    shown = capsys.readouterr()
+    assert f"into {folder}" in shown.err
+    assert f"Next: hindsight render {folder}" in shown.out
+    (tmp_path / "study.toml").write_text(study_text(name="[red][b]:smile:"))
+    main(["study", "plan", str(tmp_path / "study.toml"), "--skip-measurement"])
+    assert "Study [red][b]:smile:, into studies/[red][b]:smile:" in capsys.readouterr().out
 
 
 def test_resume_takes_settings_from_the_folder(copied: Path, tmp_path: Path) -> None:

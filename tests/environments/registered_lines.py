@@ -1,6 +1,7 @@
 """Walks along a line that Gymnasium knows by name, so that other processes can make them; some are out of order."""
 
 import os
+import signal
 from typing import Any
 
 import gymnasium
@@ -17,6 +18,8 @@ LATE = 5
 def moody_reward(achieved: np.ndarray, goal: np.ndarray, info: Any) -> Any:
     rewards = batched_reward(achieved, goal, info)
     is_late = np.max(info["time"]) >= LATE
+    if is_late and os.environ.get(TROUBLE) == "reward is interrupted":
+        os.kill(os.getpid(), signal.SIGINT)
     if is_late and os.environ.get(TROUBLE) == "reward raises":
         raise ZeroDivisionError("no scales\nto weigh with")
     return rewards * np.nan if is_late and os.environ.get(TROUBLE) == "reward is no number" else rewards

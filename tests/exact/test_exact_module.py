@@ -186,3 +186,12 @@ def test_a_wrong_table_is_named(name: str, value: np.ndarray, message: str) -> N
 def test_a_policy_of_the_wrong_shape_is_named() -> None:
     with pytest.raises(HindsightError, match=r"policy must have the axes \[state, goal, action\] = \(4, 4, 2\)"):
         exact_values(np.ones((4, 4, 3)) / 3, finite_problem(BitFlipping(2)))
+
+
+def test_tables_that_would_fill_the_memory_are_refused_before_they_are_made() -> None:
+    """A room of 110 cells a side can be trained on; only the line of the best return is left out of its curve."""
+    room = make("empty-room-110")
+    with pytest.raises(HindsightError, match=r"12100 states and 12099 goals over 220 time steps would take 2..\.. GiB"):
+        finite_problem(room)
+    assert best_return(room) is None
+    assert best_return(make("empty-room")) is not None

@@ -232,12 +232,22 @@ def test_a_checkpoint_without_settings_is_not_overwritten(copied: Path) -> None:
     assert bytes_in(copied) == before
 
 
-def test_a_folder_with_other_files_is_used_and_they_stay(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("mine")
-    check_folder(small_job(), tmp_path, resume=False)
-    run_job(small_job(), tmp_path)
-    assert (tmp_path / "notes.txt").read_text() == "mine"
-    assert (tmp_path / "checkpoint.npz").exists()
+def test_other_files_in_a_run_folder_stay(copied: Path) -> None:
+    for name in ("notes.txt", ".notes.tmp"):
+        (copied / name).write_text("mine")
+    run_job(small_job(runs=2, batches=50), copied, resume=True)
+    for name in ("notes.txt", ".notes.tmp"):
+        assert (copied / name).read_text() == "mine"
+
+
+def test_a_folder_of_somebody_else_is_refused_and_nothing_in_it_is_touched(tmp_path: Path) -> None:
+    for name in ("summary.json", "versions.json", ".notes.tmp"):
+        (tmp_path / name).write_text("mine")
+    before = bytes_in(tmp_path)
+    for call in (lambda: check_folder(small_job(), tmp_path, resume=False), lambda: run_job(small_job(), tmp_path)):
+        with pytest.raises(HindsightError, match="is not empty, and what it holds is not ours"):
+            call()
+    assert bytes_in(tmp_path) == before
 
 
 def test_resume_of_a_finished_job_changes_nothing(copied: Path) -> None:

@@ -1,6 +1,7 @@
 """What goes wrong in a study: damaged checkpoints, failed runs, exceptions, and settings that have changed."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,12 @@ from small_studies import (
 )
 
 from hindsight_rl.agents.interface import CAUSES
+from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.experiments.study import worker as study_worker
 from hindsight_rl.experiments.study.plan import Study
 from hindsight_rl.experiments.study.policies import POLICIES
 from hindsight_rl.experiments.study.run import admit, run_study
-from hindsight_rl.experiments.study.worker import UNFINISHED
+from hindsight_rl.experiments.study.worker import UNFINISHED, Observer
 from hindsight_rl.records.checkpoints import load_checkpoint, save_checkpoint
 from hindsight_rl.records.results import RESULTS, ResultsFile
 from hindsight_rl.records.runs import DEFINITIVE, Cause, Cell
@@ -147,7 +149,7 @@ def raise_for(method: str, after: int | None) -> Callable[..., Iterator[Any]]:
 
     def at_once(program: Any, settings: Any, *rest: Any) -> Iterator[Any]:
         if settings.method == method:
-            raise ValueError
+            raise MemoryError
         return the_real_training(program, settings, *rest)
 
     return at_once if after is None else training
@@ -156,27 +158,62 @@ def raise_for(method: str, after: int | None) -> Callable[..., Iterator[Any]]:
 the_real_training = loop.training
 
 
-@pytest.mark.parametrize(
-    ("after", "cause"), [(None, Cause(-1, "ValueError: ")), (2, Cause(-1, "RuntimeError: the cat sat"))]
-)
-def test_an_exception_is_recorded_the_rest_goes_on_and_retry_runs_it_again(
-    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int | None, cause: Cause
+@pytest.mark.parametrize(("after", "cause"), [(None, "MemoryError: no message"), (2, "RuntimeError: the cat sat")])
+def test_an_exception_is_no_result_the_rest_goes_on_and_the_same_command_tries_again(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int | None, cause: str
 ) -> None:
+    """It may come of memory, files, processes or packages, and would change what a search chooses."""
+    notices: list[str] = []
     with monkeypatch.context() as patched:
         patched.setattr(study_worker, "training", raise_for("hpg", after))
-        results = run_study(small_study(), tmp_path)
-    assert {run.failure for run in results.of(HPG)} == {cause}
-    assert all(len(run.batches) == 0 and not run.records for run in results.of(HPG))
-    assert len(results.of(HPG)) == 8
+        message = refusal(lambda: run_study(small_study(), tmp_path, Observer(notice=notices.append)))
+    assert message == (
+        f"1 of 2 cells could not be finished, {HPG.name} for one ({cause}); what is finished is in '{tmp_path}', "
+        "and the same command tries the rest again."
+    )
+    assert notices == [f"{HPG.name}, search could not be finished: {cause}."]
+    results = results_in(tmp_path)
+    assert results.of(HPG) == []
     assert {run.failure for run in results.of(BASELINE)} == {None}
-    assert ticks_of(small_study(), tmp_path) == []
     before = by_key(results)
-    without_hpg = small_study().narrowed(methods=[BASELINE.method])
-    assert len(run_study(without_hpg, tmp_path, retry=True).of(HPG)) == 8
-    run_study(small_study(), tmp_path, retry=True)
+    run_study(small_study(), tmp_path)
     assert numbers_in(tmp_path) == numbers_in(finished)
     kept = {key: run.seconds for key, run in by_key(results_in(tmp_path)).items() if run.cell == BASELINE}
-    assert kept == {key: run.seconds for key, run in before.items() if run.cell == BASELINE}
+    assert kept == {key: run.seconds for key, run in before.items()}
+
+
+def test_a_disk_that_is_full_ends_the_study_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the cells to come could be kept either."""
+
+    def full(*arguments: object) -> None:
+        raise HindsightError("the disk is full")
+
+    monkeypatch.setattr(study_worker, "save_checkpoint", full)
+    message = refusal(lambda: run_study(small_study(), tmp_path, seconds_between_checkpoints=0.0))
+    assert message == "the disk is full"
+    assert results_in(tmp_path).runs == []
+
+
+def test_runs_that_earlier_versions_recorded_as_raised_run_again_when_asked(finished: Path, copied: Path) -> None:
+    """They ended with an exception, which may have come of the machine."""
+    results = results_in(copied)
+    definitive = results.of(HPG, DEFINITIVE)
+    nothing: dict[str, Any] = {"batches": np.zeros(0, int), "episodes": np.zeros(0, int), "records": {}}
+    nothing["metrics"] = {"mean_return": np.zeros(0), "success_rate": np.zeros(0)}
+    raised = [replace(run, failure=Cause(-1, "MemoryError: "), **nothing) for run in definitive]
+    (copied / RESULTS).unlink()
+    with ResultsFile.open(copied / RESULTS, create=True) as file:
+        file.write_plans(results.plans)
+        origin = file.write_origin({})
+        others = [run for run in results.runs if run not in definitive]
+        file.write_runs([replace(run, origin=origin) for run in (*others, *raised)])
+    assert ticks_of(small_study(), copied) == []
+    without_hpg = small_study().narrowed(methods=[BASELINE.method])
+    assert [run.failure for run in run_study(without_hpg, copied, retry=True).of(HPG, DEFINITIVE)] == [
+        run.failure for run in raised
+    ]
+    run_study(small_study(), copied, retry=True)
+    assert numbers_in(copied)["evaluations"] == numbers_in(finished)["evaluations"]
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,8 @@ def test_searches_that_chose_differently_are_not_mixed(copied: Path, finished: P
     ours = tmp_path / "ours"
     merge_study(ours, copied, held_study(copied))
     chosen = choices_text([("learning_rate", 0.5)])
-    change(ours, f"UPDATE runs SET choices = '{chosen}' WHERE stage = '{DEFINITIVE}' AND method = 'hpg'")
+    unverified = f"choices = '{chosen}', digest = ''"
+    change(ours, f"UPDATE runs SET {unverified} WHERE stage = '{DEFINITIVE}' AND method = 'hpg'")
     words = refusal(lambda: merge_study(ours, finished, held_study(finished)))
     assert "chose different learning rates for bit-flipping-4-batch8-hpg" in words
 

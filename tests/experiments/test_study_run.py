@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_jobs import ENVIRONMENT, claimed_by_another_process, small_settings, train_to_the_end
+from small_jobs import ENVIRONMENT, claimed_by_another_process, small_job, small_settings, train_to_the_end
 from small_results import refusal
 from small_studies import (
     STAGE,
@@ -24,12 +24,15 @@ from small_studies import (
 )
 
 from hindsight_rl.environments.registry import make
+from hindsight_rl.experiments.job import run_job
 from hindsight_rl.experiments.study import worker as study_worker
+from hindsight_rl.experiments.study.merge import merge_study
 from hindsight_rl.experiments.study.policies import POLICIES, kept_policy
 from hindsight_rl.experiments.study.protocol import Piece, Round, ranked
 from hindsight_rl.experiments.study.run import held_study, performances, run_study
 from hindsight_rl.experiments.study.worker import UNFINISHED, Observer
 from hindsight_rl.records.checkpoints import load_checkpoint
+from hindsight_rl.records.files import require_ours
 from hindsight_rl.records.results import RESULTS
 from hindsight_rl.records.runs import DEFINITIVE, Cell, FinishedRun
 from hindsight_rl.records.versions import versions
@@ -223,11 +226,25 @@ def test_a_second_writer_is_refused(copied: Path) -> None:
 
 
 def test_what_a_killed_writer_left_is_removed(copied: Path) -> None:
-    for leftover in (copied / ".0123.tmp", copied / POLICIES / ".4567.tmp"):
+    for leftover in (copied / ".hindsight-0123.tmp", copied / POLICIES / ".hindsight-4567.tmp"):
         leftover.write_bytes(b"half")
-    (copied / "notes.txt").write_text("mine")
+    (copied / ".notes.tmp").write_text("mine")
+    (copied / ".hindsight-mine.tmp").mkdir()
     run_study(small_study(), copied)
-    assert sorted(path.name for path in copied.rglob("*") if path.name.endswith((".tmp", ".txt"))) == ["notes.txt"]
+    assert sorted(path.name for path in copied.rglob("*.tmp")) == [".hindsight-mine.tmp", ".notes.tmp"]
+
+
+def test_the_folder_of_somebody_else_is_refused(finished: Path, tmp_path: Path) -> None:
+    (tmp_path / ".hindsight-0123.tmp").write_bytes(b"left by a kill before there was anything else")
+    require_ours(tmp_path, RESULTS)
+    (tmp_path / "summary.json").write_text("mine")
+    for call in (
+        lambda: run_study(small_study(), tmp_path),
+        lambda: merge_study(tmp_path, finished, small_study()),
+        lambda: run_job(small_job(), tmp_path),
+    ):
+        assert "is not empty, and what it holds is not ours" in refusal(call)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".hindsight-0123.tmp", "summary.json"]
 
 
 def test_places_that_hold_no_study(tmp_path: Path) -> None:

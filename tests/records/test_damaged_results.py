@@ -10,10 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_results import example_file, example_run, on_a_small_disk, read, refusal, truncate, write
+from small_results import CELL, example_file, example_run, on_a_small_disk, read, refusal, truncate, write
 
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.records.checkpoints import save_checkpoint
+from hindsight_rl.records.digests import run_digest
 from hindsight_rl.records.results import RESULTS, ResultsFile
 from hindsight_rl.records.runs import StudyResults
 
@@ -149,20 +150,103 @@ def attempt_to_read(path: Path) -> StudyResults | str:
         return str(error)
 
 
-def test_a_flipped_bit_never_ends_in_anything_but_a_sentence(filled: Path) -> None:
-    """Some flips change a number, which nothing can notice; all others are refused."""
+def test_a_flipped_bit_is_refused_or_named_or_changes_nothing(filled: Path) -> None:
+    """No number that has changed since it was written is shown."""
     whole = filled.read_bytes()
+    expected = read(filled)
+    digests = {run.key: run_digest(run) for run in expected.runs}
     used = [place for place, value in enumerate(whole) if value]
     generator = random.Random(5)
-    refusals = 0
+    refusals = named = 0
     for _ in range(300):
         content = bytearray(whole)
         content[generator.choice(used)] ^= 1 << generator.randrange(8)
         filled.write_bytes(content)
         outcome = attempt_to_read(filled)
-        assert isinstance(outcome, StudyResults) or "\n" not in outcome
-        refusals += isinstance(outcome, str)
-    assert refusals > 30
+        if isinstance(outcome, str):
+            assert "\n" not in outcome
+            refusals += 1
+            continue
+        assert all(run_digest(run) == digests[run.key] for run in outcome.runs)
+        assert len(outcome.runs) == 3 or outcome.damaged
+        assert outcome.plans == expected.plans or outcome.damaged
+        named += bool(outcome.damaged)
+    assert refusals > 20
+    assert named > 20
+
+
+def change(path: Path, *statements: str) -> None:
+    with sqlite3.connect(path) as connection:
+        for statement in statements:
+            connection.execute(statement)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE evaluations SET batch = -5 WHERE run = 2 AND batch = 0",
+        "UPDATE evaluations SET batch = 12.5 WHERE run = 2 AND batch = 10",
+        "UPDATE evaluations SET mean_return = 9e999 WHERE run = 2 AND batch = 20",
+        "UPDATE evaluations SET mean_return = 'much' WHERE run = 2 AND batch = 20",
+        "UPDATE evaluations SET success_rate = success_rate + 1e-12 WHERE run = 2 AND batch = 20",
+        "UPDATE evaluations SET entropy = NULL WHERE run = 2",
+        "DELETE FROM evaluations WHERE run = 2",
+        "DELETE FROM evaluations WHERE run = 2 AND batch = 40",
+        "UPDATE records SET content = zeroblob(72) WHERE run = 2",
+        "UPDATE records SET shape = 'wide' WHERE run = 2",
+        "UPDATE runs SET seconds = 0 WHERE number = 2",
+        "UPDATE runs SET choices = '{' WHERE number = 2",
+        "UPDATE runs SET settings = '{}' WHERE number = 2",
+        "UPDATE runs SET cause = 'it diverged', failed_batch = 3 WHERE number = 2",
+        "UPDATE runs SET digest = 'ab' WHERE number = 2",
+    ],
+)
+def test_a_run_that_is_not_what_was_written_is_named_left_out_and_can_be_removed(filled: Path, statement: str) -> None:
+    change(filled, statement)
+    found = read(filled)
+    assert [run.key.seed for run in found.runs] == [0, 2]
+    assert list(found.damaged) == ["bit-flipping-4-batch8-hpg, definitive, seed 1"]
+    with ResultsFile.open(filled) as file:
+        file.remove_damage()
+        records = {"ratios": np.eye(3, dtype=int)}
+        file.write_runs([example_run(1, records=records)])
+    again = read(filled)
+    assert [run.key.seed for run in again.runs] == [0, 1, 2]
+    assert not again.damaged
+
+
+def test_a_run_of_which_only_the_evaluations_are_left(filled: Path) -> None:
+    change(filled, "DELETE FROM runs WHERE number = 2")
+    assert list(read(filled).damaged) == ["a run that is gone (number 2)"]
+    with ResultsFile.open(filled) as file:
+        file.remove_damage()
+    assert not read(filled).damaged
+
+
+def test_a_plan_that_is_not_what_was_written(filled: Path) -> None:
+    change(filled, "UPDATE cells SET plan = '{}'")
+    found = read(filled)
+    assert found.plans == {}
+    assert list(found.damaged) == ["the plan of bit-flipping-4-batch8-hpg"]
+    with ResultsFile.open(filled) as file:
+        file.write_plans({CELL: {"seed": 0}})
+    assert not read(filled).damaged
+
+
+def test_a_file_without_digests_is_taken_as_it_is(filled: Path) -> None:
+    """Format 2 had none: its runs are unverified, and those that are added to it are not."""
+    digests = ("ALTER TABLE runs DROP COLUMN digest", "ALTER TABLE cells DROP COLUMN digest")
+    change(filled, *digests, "UPDATE facts SET value = '2' WHERE name = 'format'")
+    before = filled.read_bytes()
+    assert len(read(filled).runs) == 3
+    assert filled.read_bytes() == before
+    write(filled, [example_run(7)])
+    for seed in (1, 7):
+        change(filled, f"UPDATE runs SET seconds = 0 WHERE seed = {seed}")
+    found = read(filled)
+    assert [run.key.seed for run in found.runs] == [0, 1, 2]
+    assert list(found.damaged) == ["bit-flipping-4-batch8-hpg, definitive, seed 7"]
 
 
 def hold(path: Path, *statements: str) -> subprocess.Popen[str]:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from small_results import example_run, read, refusal, write
 
+from hindsight_rl.records.layout import FORMAT
 from hindsight_rl.records.results import RESULTS, ResultsFile
 from hindsight_rl.records.runs import DEFINITIVE, Cell, RunKey
 from hindsight_rl.records.tidy import to_csv
@@ -25,6 +26,7 @@ OPTIONS_KEPT = {"hidden_layers": [8], "max_active_goals": None, "ended": "drop",
 KILLED = """
 import os, signal, sqlite3, sys
 from pathlib import Path
+from hindsight_rl.records.layout import FORMAT
 from hindsight_rl.records.results import ResultsFile
 connect, left = sqlite3.connect, int(sys.argv[2])
 def killing(*arguments, **options):
@@ -76,7 +78,7 @@ def test_everything_in_it_is_read_without_a_change_to_it(older: Path) -> None:
     before = older.read_bytes()
     found = read(older)
     older.chmod(0o444)
-    assert read(older).facts == found.facts == {"format": 2, "name": "before"}
+    assert read(older).facts == found.facts == {"format": FORMAT, "name": "before"}
     assert [(run.key, len(run.batches)) for run in found.runs if run.key.stage == DEFINITIVE] == [
         (RunKey(DEFINITIVE, (("learning_rate", 0.001),), seed), 5) for seed in (0, 1)
     ]
@@ -140,7 +142,7 @@ def test_the_writer_migrates_it_once(older: Path) -> None:
     add_baseline(older)
     expected = read(older)
     write(older, [])
-    assert format_in(older) == 2
+    assert format_in(older) == FORMAT
     migrated = older.read_bytes()
     write(older, [])
     assert older.read_bytes() == migrated
@@ -175,7 +177,7 @@ def test_a_kill_while_it_is_migrated_leaves_a_good_file(older: Path, tmp_path: P
         assert to_csv(read(path)) == expected
         assert format_in(path) == 1
         write(path, [])
-        assert format_in(path) == 2
+        assert format_in(path) == FORMAT
         assert to_csv(read(path)) == expected
     assert journals >= 3
 

@@ -153,6 +153,7 @@ def test_no_orphans(tmp_path: Path, how: signal.Signals) -> None:
         assert parent.stdout is not None
         children = [int(word) for word in parent.stdout.readline().split()]
         assert len(children) == 2
+        os.kill(children[0], signal.SIGSTOP)  # as deaf as one whose simulator hangs
         parent.send_signal(how)
         parent.wait(timeout=30)
     deadline = time.monotonic() + 30

@@ -17,6 +17,7 @@ from hindsight_rl.analysis.figures import figure_bytes
 from hindsight_rl.analysis.gradient_figures import ErrorBar, gradient_errors
 from hindsight_rl.cli.commands import Gradients
 from hindsight_rl.cli.compilation import keep_compiled_programs
+from hindsight_rl.cli.console import PlainConsole
 from hindsight_rl.cli.train import new_folder
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.interface import Environment
@@ -26,7 +27,9 @@ from hindsight_rl.estimators.table import ESTIMATORS, find_estimator
 from hindsight_rl.experiments.gradients import Measurement, Setup, measure, setups
 from hindsight_rl.experiments.job import load_policies
 from hindsight_rl.methods.registry import find_method
-from hindsight_rl.records.files import write_atomically
+from hindsight_rl.records.files import SECONDS_OF_WRITING, make_folder, remove_leftovers, require_ours, write_atomically
+
+TABLE = "gradients.csv"
 
 
 def run_gradients(command: Gradients) -> None:
@@ -43,9 +46,11 @@ def run_gradients(command: Gradients) -> None:
         command.normaliser_floors,
     )
     folder = command.output or new_folder(f"gradients-{specification.id}")
-    folder.mkdir(parents=True, exist_ok=True)
-    console = Console(stderr=True)
-    console.print(f"{len(chosen)} setups, {command.samples} batches each, {label}", highlight=False)
+    require_ours(folder, TABLE)
+    make_folder(folder)
+    remove_leftovers(folder, older_than=SECONDS_OF_WRITING)
+    console = PlainConsole(stderr=True)
+    console.print(f"{len(chosen)} setups, {command.samples} batches each, {label}")
     measurements = _measure(command, specification, policy, chosen, console)
     _write(measurements, folder, f"{specification.id}, {label}")
     if command.json:
@@ -53,7 +58,7 @@ def run_gradients(command: Gradients) -> None:
         print(json.dumps({"environment": specification.id, "policy": label, "measurements": rows}))
     else:
         _print(measurements, f"Gradients on {specification.id}, {label}")
-        Console().print(f"In {folder}: gradients.csv, sample-sizes.csv, gradients.png", highlight=False, soft_wrap=True)
+        PlainConsole().print(f"In {folder}: gradients.csv, sample-sizes.csv, gradients.png", soft_wrap=True)
 
 
 def _policy(command: Gradients, specification: Specification) -> tuple[Any, str]:
@@ -90,7 +95,7 @@ def _caps(command: Gradients) -> list[int | None]:
 def _measure(
     command: Gradients, specification: Specification, policy: Any, chosen: list[Setup], console: Console
 ) -> list[Measurement]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("batches", total=command.samples * len(chosen))
 
@@ -101,7 +106,7 @@ def _measure(
         for measurement in measure(_environment(specification), policy, chosen, command.samples, command.seed, tick):
             found.append(measurement)
             if not console.is_terminal:
-                console.print(f"{len(found)}/{len(chosen)} {describe(measurement.setup)}", highlight=False)
+                console.print(f"{len(found)}/{len(chosen)} {describe(measurement.setup)}")
     return found
 
 
@@ -126,12 +131,12 @@ def _print(measurements: list[Measurement], title: str) -> None:
             f"{found.variance:.3g}",
             f"{found.cosine:.3f}",
         )
-    Console().print(table)
+    PlainConsole().print(table)
 
 
 def _write(measurements: list[Measurement], folder: Path, title: str) -> None:
     rows = [measurement.row() for measurement in measurements]
-    write_atomically(folder / "gradients.csv", _table(rows))
+    write_atomically(folder / TABLE, _table(rows))
     sizes = [
         {**asdict(found.setup), "time": time, "effective_share": size}
         for found in measurements

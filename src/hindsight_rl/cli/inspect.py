@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from rich.console import Console
 from rich.table import Table
 
 from hindsight_rl.analysis.animation import animate, draw
 from hindsight_rl.analysis.video import film
 from hindsight_rl.cli.commands import Check, Evaluate, Render
 from hindsight_rl.cli.compilation import keep_compiled_programs
+from hindsight_rl.cli.console import PlainConsole
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.core.options import Option, described
 from hindsight_rl.environments.contract import check_environment
@@ -43,7 +43,7 @@ def list_environments(name: str = "") -> None:
     table = Table("environment", "what it is")
     for known, entry in all_environments().items():
         table.add_row(known, entry.summary)
-    Console().print(table)
+    PlainConsole().print(table)
 
 
 def list_methods(name: str = "") -> None:
@@ -54,20 +54,20 @@ def list_methods(name: str = "") -> None:
     table = Table("method", "what it is")
     for known, method in all_methods().items():
         table.add_row(known, method.summary)
-    Console().print(table)
-    Console().print("`hindsight methods NAME` lists the options of one.", highlight=False)
+    PlainConsole().print(table)
+    PlainConsole().print("`hindsight methods NAME` lists the options of one.")
 
 
 def _print_options(title: str, options: Sequence[Option]) -> None:
-    Console().print(title, highlight=False, soft_wrap=True)
+    PlainConsole().print(title, soft_wrap=True)
     if not options:
-        Console().print("It has no options.")
+        PlainConsole().print("It has no options.")
         return
     table = Table("option", "default", "what it does")
     for one in options:
         shown = " ".join(map(str, one.default)) if isinstance(one.default, tuple) else one.default
         table.add_row(one.flag, "" if shown is None else str(shown), one.help)
-    Console().print(table)
+    PlainConsole().print(table)
 
 
 def run_check(command: Check) -> None:
@@ -76,11 +76,11 @@ def run_check(command: Check) -> None:
     table = Table("check", "", "what is wrong", title=f"The contract of {command.environment}")
     for finding in findings:
         table.add_row(finding.check, "ok" if finding.passed else "FAILS", finding.sentence)
-    Console().print(table)
+    PlainConsole().print(table)
     failed = [finding for finding in findings if not finding.passed]
     if failed:
         raise HindsightError(f"{command.environment} breaks its contract: {failed[0].sentence}")
-    Console().print(f"All {len(findings)} checks passed.", highlight=False)
+    PlainConsole().print(f"All {len(findings)} checks passed.")
 
 
 def run_evaluate(command: Evaluate) -> None:
@@ -106,8 +106,8 @@ def run_evaluate(command: Evaluate) -> None:
     for number, row in enumerate(rows):
         mean = f"{row['mean_return']:.3f} ± {row['error']:.3f}"
         table.add_row(str(number), str(row["seed"]), mean, f"{row['success_rate']:.1%}")
-    Console().print(table)
-    Console().print(f"{command.episodes} greedy episodes each; ± is the standard error.", highlight=False)
+    PlainConsole().print(table)
+    PlainConsole().print(f"{command.episodes} greedy episodes each; ± is the standard error.")
 
 
 def _player(task: Task, episodes: int, seed: int, workers: int | None) -> Callable[[Any], Outcomes]:
@@ -130,7 +130,7 @@ def _player(task: Task, episodes: int, seed: int, workers: int | None) -> Callab
 
 
 def _notice(sentence: str) -> None:
-    Console(stderr=True).print(sentence, highlight=False, soft_wrap=True)
+    PlainConsole(stderr=True).print(sentence, soft_wrap=True)
 
 
 def run_render(command: Render) -> None:
@@ -144,19 +144,19 @@ def run_render(command: Render) -> None:
     if isinstance(environment, HostedTask):
         path = command.video or command.folder / "policy.mp4"
         write_atomically(path, _film_or_sentence(environment, policy, command.episodes, command.seed))
-        Console().print(f"Film: {path}", highlight=False, soft_wrap=True)
+        PlainConsole().print(f"Film: {path}", soft_wrap=True)
         return
     assert isinstance(environment, Environment)
     frames, holds = play_frames(environment, policy, command.episodes, command.seed, report=_print_episode)
     path = command.output or command.folder / "policy.gif"
     write_atomically(path, animate(frames, holds=holds))
-    Console().print(f"Animation: {path}", highlight=False, soft_wrap=True)
+    PlainConsole().print(f"Animation: {path}", soft_wrap=True)
     if command.video:
         # Films have one pace: a frame that a GIF holds longer is repeated.
         pictures = [np.asarray(image) for image in draw(frames)]
         repeated = [picture for picture, hold in zip(pictures, holds, strict=True) for _ in range(round(hold / 350))]
         write_atomically(command.video, film(repeated, 1000 / 350))
-        Console().print(f"Film: {command.video}", highlight=False, soft_wrap=True)
+        PlainConsole().print(f"Film: {command.video}", soft_wrap=True)
 
 
 def _film_or_sentence(task: HostedTask, policy: Acts, episodes: int, seed: int) -> bytes:
@@ -182,7 +182,7 @@ def _film(task: HostedTask, policy: Acts, episodes: int, seed: int) -> bytes:
             task.raise_fault()
             outcome = "reached its goal" if episode.reached else "did not reach its goal"
             steps = len(episode.pictures) - 1
-            Console().print(f"Episode {number} {outcome} in {steps} steps, return {episode.total_return:g}")
+            PlainConsole().print(f"Episode {number} {outcome} in {steps} steps, return {episode.total_return:g}")
             pictures += episode.pictures + [episode.pictures[-1]] * 5
     finally:
         simulator.close()
@@ -219,15 +219,15 @@ def play_frames(
 
 def _print_episode(number: int, episode: Trace, pictures: list[str]) -> None:
     """The pictures of an episode side by side, as many in a row as fit the terminal."""
-    console = Console()
+    console = PlainConsole()
     outcome = f"reached its goal after {len(pictures) - 1} steps" if episode.reached else "did not reach its goal"
-    console.print(f"Episode {number} {outcome}, return {episode.total_return:g}", highlight=False)
+    console.print(f"Episode {number} {outcome}, return {episode.total_return:g}")
     width = len(pictures[0].splitlines()[0]) + 3
     across = max(1, console.width // width)
     for start in range(0, len(pictures), across):
         blocks = [picture.splitlines() for picture in pictures[start : start + across]]
         for line in zip(*blocks, strict=True):
-            console.print("   ".join(line), highlight=False, markup=False)
+            console.print("   ".join(line))
         console.print()
 
 

@@ -9,14 +9,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import is_dataclass
 from difflib import get_close_matches
-from typing import Any, get_type_hints
+from typing import Any, TextIO, get_type_hints
 
 import tyro
 
 from hindsight_rl.cli.commands import Check, Diagnose, Environments, Evaluate, Gradients, Methods, Render
 from hindsight_rl.cli.study.commands import STUDY_COMMANDS, StudyCommands
 from hindsight_rl.cli.train_command import TrainOwn, modernised, refuse_flag, train_class
-from hindsight_rl.core.errors import HindsightError, unknown
+from hindsight_rl.core.errors import HindsightError, fault_of_machine, unknown
+from hindsight_rl.core.interruption import answer, exit_code, is_interruption, signals_interrupt
 
 DESCRIPTION = """Hindsight policy gradients: learn about every goal an agent passed, whatever it set out for.
 
@@ -38,27 +39,41 @@ GROUPS: dict[str, dict[str, Any]] = {"study": STUDY_COMMANDS}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the program; the exit code is 0, 2 for a mistake in the input, or 130 after Ctrl-C."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        program, commands, description = "hindsight", COMMANDS, DESCRIPTION
-        if arguments and arguments[0] in GROUPS:
-            description = COMMANDS[arguments[0]].__doc__.partition(" See:")[0]
-            program, commands = f"hindsight {arguments[0]}", GROUPS[arguments.pop(0)]
-        if commands is COMMANDS and arguments[:1] in (["train"], ["gradients"]):
-            arguments = modernised(arguments)
-        if commands is COMMANDS and arguments[:1] == ["train"]:
-            commands = {**COMMANDS, "train": train_class(arguments[1:])}
-        _require_known(arguments, program, commands)
-        _parse(arguments, program, commands, description).run()
-    except HindsightError as error:
-        sys.exit(_say(str(error), 2))
-    except KeyboardInterrupt as interruption:
-        sys.exit(_say(str(interruption) or "Interrupted.", 130))
-    except BrokenPipeError:
-        # Whoever read our output has gone (`hindsight ... | head`); the interpreter's last flush must not fail too.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    """Run the program; the exit code is 0, 2 for a mistake in the input, or 130 after Ctrl-C (143 after SIGTERM)."""
+    with signals_interrupt():
+        try:
+            _run(list(sys.argv[1:] if arguments is None else arguments))
+        except HindsightError as error:
+            sys.exit(_say(str(error), 2))
+        except BrokenPipeError:
+            # Whoever read our output has gone (`hindsight ... | head`).
+            _write_no_more(sys.stdout)
+            sys.exit(0)
+        except (KeyboardInterrupt, Exception) as error:
+            if is_interruption(error):
+                answer()
+                said = str(error) if isinstance(error, KeyboardInterrupt) else ""
+                code = _say(said or "Interrupted.", exit_code())
+                if arguments is None:
+                    _leave(code)
+                sys.exit(code)
+            if fault := fault_of_machine(error):
+                sys.exit(_say(fault, 2))
+            raise
+
+
+def _run(arguments: list[str]) -> None:
+    """Find the command, parse its arguments and run it."""
+    program, commands, description = "hindsight", COMMANDS, DESCRIPTION
+    if arguments and arguments[0] in GROUPS:
+        description = COMMANDS[arguments[0]].__doc__.partition(" See:")[0]
+        program, commands = f"hindsight {arguments[0]}", GROUPS[arguments.pop(0)]
+    if commands is COMMANDS and arguments[:1] in (["train"], ["gradients"]):
+        arguments = modernised(arguments)
+    if commands is COMMANDS and arguments[:1] == ["train"]:
+        commands = {**COMMANDS, "train": train_class(arguments[1:])}
+    _require_known(arguments, program, commands)
+    _parse(arguments, program, commands, description).run()
 
 
 def _require_known(arguments: Sequence[str], program: str, commands: dict[str, Any]) -> None:
@@ -117,5 +132,23 @@ def _choices(listed: str) -> str:
 
 
 def _say(sentence: str, code: int) -> int:
-    print(f"hindsight: {sentence}", file=sys.stderr)
+    try:
+        print(f"hindsight: {sentence}", file=sys.stderr, flush=True)
+    except OSError:  # the terminal is closed, or nobody reads on
+        _write_no_more(sys.stderr)
+        _write_no_more(sys.stdout)
     return code
+
+
+def _leave(code: int) -> None:
+    """End at once. While Python is taken apart it hears signals no more, and a compiled program may still call back."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+def _write_no_more(stream: TextIO) -> None:
+    """What is still written to a closed stream goes nowhere: the interpreter's last flush must not fail."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,8 +1,10 @@
 """Live progress of a training job: one moving line on a terminal, a plain line now and then elsewhere."""
 
+import errno
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
 
@@ -10,6 +12,19 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.table import Column
 from rich.text import Text
+
+
+@contextmanager
+def explaining_interruptions(sentence: Callable[[], str]) -> Iterator[None]:
+    """Let an interruption say how to go on. A closed terminal, or a pipe that nobody reads, is one too."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(sentence()) from None
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.EIO):
+            raise
+        raise KeyboardInterrupt(sentence()) from None
 
 
 class LiveLine:
@@ -39,10 +54,11 @@ class LiveLine:
 
     def stop(self) -> None:
         """Show the last status and leave it there."""
-        if self._progress:
-            self._progress.stop()
-        elif self._pending is not None:
-            self._print(self._pending)
+        with suppress(OSError):  # where nobody looks any more, that has been noticed
+            if self._progress:
+                self._progress.stop()
+            elif self._pending is not None:
+                self._print(self._pending)
 
     def show(self, status: str, share: float | None = None, due: bool = False) -> None:
         """Show a status, and the share that is done, where it is known."""

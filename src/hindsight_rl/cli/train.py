@@ -18,9 +18,11 @@ from hindsight_rl.analysis.metric_figures import metric_panels, reported
 from hindsight_rl.analysis.statistics import learning_curve
 from hindsight_rl.analysis.words import counted
 from hindsight_rl.cli.compilation import keep_compiled_programs
-from hindsight_rl.cli.progress import TrainingProgress
+from hindsight_rl.cli.console import PlainConsole
+from hindsight_rl.cli.progress import TrainingProgress, explaining_interruptions
 from hindsight_rl.cli.train_command import given
 from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.core.numbers import is_number
 from hindsight_rl.environments.hosted import check_workers
 from hindsight_rl.exact import best_return
 from hindsight_rl.experiments.configuration import resolve, to_toml
@@ -30,6 +32,7 @@ from hindsight_rl.experiments.paper import paper_result, paper_settings
 from hindsight_rl.records.evaluations import Evaluations, summary
 from hindsight_rl.records.files import read_json, write_atomically, write_json
 from hindsight_rl.records.tensorboard import EventFiles, event_names
+from hindsight_rl.training.memory import require_memory
 from hindsight_rl.training.program import Program, make_program
 from hindsight_rl.training.settings import make_settings
 from hindsight_rl.training.state import Snapshot
@@ -46,14 +49,13 @@ def run_train(command: Any) -> None:
     keep_compiled_programs()
     check_workers([job.environment.task], command.workers)
     program = make_program(job.environment.task, job.settings)  # refuses what cannot work before a folder is made
+    require_memory(program, job.settings, job.settings.runs)
     folder = command.output or new_folder(_folder_name(job))
     check_folder(job, folder, command.resume)
-    console = Console(stderr=True)
-    console.print(
-        f"Training {job.settings.method} on {job.environment.id} into {folder}", highlight=False, soft_wrap=True
-    )
+    console = PlainConsole(stderr=True)
+    console.print(f"Training {job.settings.method} on {job.environment.id} into {folder}", soft_wrap=True)
     if program.agent.remark:
-        console.print(program.agent.remark, highlight=False, soft_wrap=True)
+        console.print(program.agent.remark, soft_wrap=True)
     with ExitStack() as stack:
         events = stack.enter_context(EventFiles(folder / "tensorboard")) if command.tensorboard else None
         snapshot, speed = train_with_progress(
@@ -64,7 +66,7 @@ def run_train(command: Any) -> None:
     draw(job, snapshot, folder)
     for failure in snapshot.failures:
         message = f"Run {failure.run} (seed {failure.seed}) failed in batch {failure.batch}: {failure.cause}."
-        console.print(message, highlight=False, soft_wrap=True)
+        console.print(message, soft_wrap=True)
     if command.json:
         print(json.dumps(result))
     else:
@@ -105,7 +107,11 @@ def train_with_progress(
                 write_newest_events(events, snapshot)
             tick(snapshot.batch)
 
-        try:
+        def how_to_go_on() -> str:
+            done = f"{latest[-1].batch if latest else 0} of {job.settings.batches} batches"
+            return f"Interrupted after {done}; the same command with --resume --output {folder} goes on."
+
+        with explaining_interruptions(how_to_go_on):
             snapshot = run_job(
                 job,
                 folder,
@@ -117,11 +123,6 @@ def train_with_progress(
                 notice=progress.announce,
                 workers=workers,
             )
-        except KeyboardInterrupt:
-            done = f"{latest[-1].batch if latest else 0} of {job.settings.batches} batches"
-            raise KeyboardInterrupt(
-                f"Interrupted after {done}; the same command with --resume --output {folder} goes on."
-            ) from None
     return snapshot, stopwatch.updates_per_second
 
 
@@ -167,7 +168,7 @@ class Stopwatch:
         return self._runs * (self._last[0] - self._first[0]) / (self._last[1] - self._first[1])
 
 
-def summarise(job: Job, snapshot: Snapshot, updates_per_second: float) -> dict[str, Any]:
+def summarise(job: Job, snapshot: Snapshot, updates_per_second: float | None) -> dict[str, Any]:
     """The machine-readable summary of a finished job."""
     evaluations = snapshot.evaluations
     return {
@@ -178,14 +179,21 @@ def summarise(job: Job, snapshot: Snapshot, updates_per_second: float) -> dict[s
         "final_return": summary(evaluations.final_return),
         "success_rate": summary(evaluations.final_success_rate),
         "episodes": int(evaluations.episodes[-1]),
-        "updates_per_second": round(updates_per_second, 2),
+        "updates_per_second": None if updates_per_second is None else round(updates_per_second, 2),
         "failed_runs": [asdict(failure) for failure in snapshot.failures],
     }
 
 
-def _earlier_speed(folder: Path) -> float:
-    """The speed that was measured when the run was made, where there was nothing left to do now."""
-    return float(read_json(folder / SUMMARY)["updates_per_second"]) if (folder / SUMMARY).exists() else 0.0
+def _earlier_speed(folder: Path) -> float | None:
+    """The speed that was measured when the run was made, where there was nothing left to do now.
+
+    A summary that is missing or damaged is made again, but nobody knows the speed any more.
+    """
+    try:
+        speed = read_json(folder / SUMMARY)["updates_per_second"]
+    except (HindsightError, LookupError, TypeError):
+        return None
+    return float(speed) if is_number(speed) else None
 
 
 def draw(job: Job, snapshot: Snapshot, folder: Path) -> None:
@@ -223,14 +231,12 @@ def print_summary(result: dict[str, Any], job: Job, folder: Path) -> None:
     if paper and settings:
         name = f"the paper's average performance, {settings['batches']} batches"
         table.add_row(name, _mean_and_std(paper.mean, paper.std))
-    console = Console()
+    console = PlainConsole()
     console.print(table)
     pictures = [name for name in (CURVE, METRICS) if (folder / name).exists()]
-    console.print(
-        f"In {folder}: {', '.join(pictures)}, evaluations.csv, checkpoint.npz", highlight=False, soft_wrap=True
-    )
-    console.print(f"Next: hindsight render {folder}", highlight=False, soft_wrap=True)
-    console.print(f"Learned too little? hindsight diagnose {folder}", highlight=False, soft_wrap=True)
+    console.print(f"In {folder}: {', '.join(pictures)}, evaluations.csv, checkpoint.npz", soft_wrap=True)
+    console.print(f"Next: hindsight render {folder}", soft_wrap=True)
+    console.print(f"Learned too little? hindsight diagnose {folder}", soft_wrap=True)
     sys.stdout.flush()
 
 

@@ -3,6 +3,9 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+LONGEST_GIST = 500
+"""Characters of a stranger's message that are worth showing."""
+
 
 class HindsightError(ValueError):
     """A mistake in what the user asked for, or damage found on disk; its message is one clear sentence."""
@@ -17,6 +20,18 @@ def unknown(kind: str, name: str, options: Iterable[str]) -> HindsightError:
     return HindsightError(f"There is no {kind} '{name}'.{hint} {known}")
 
 
+def fault_of_machine(error: BaseException) -> str | None:
+    """A sentence for what the machine is to blame for: memory, files, or a backend of JAX that is not there."""
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+        return f"The memory does not suffice ({gist(error)}): lower the batch size, the widths of layers or the runs."
+    if isinstance(error, OSError):
+        about = f" ('{error.filename}')" if error.filename else ""
+        return f"The system refused: {error.strerror or gist(error)}{about}."
+    if "Unable to initialize backend" in str(error) or "nknown backend" in str(error):
+        return f"JAX cannot start ({gist(error)}): the environment variable JAX_PLATFORMS may be wrong."
+    return None
+
+
 def gist(error: BaseException) -> str:
     """What a stranger's code complains about, in one line."""
-    return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0][:LONGEST_GIST]}"

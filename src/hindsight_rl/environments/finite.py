@@ -7,6 +7,9 @@ from jaxtyping import Bool, Float
 
 from hindsight_rl.core.errors import HindsightError
 
+MOST_BYTES = 2**30
+"""Of the tables of a problem: what is computed from them takes a small multiple of it."""
+
 
 class FiniteProblem(NamedTuple):
     """A goal problem with finitely many states, actions and goals, in float64.
@@ -47,6 +50,16 @@ def finite_problem(environment: object) -> FiniteProblem:
             f"{type(environment).__name__} has no method finite_problem(), so nothing exact can be said of it."
         )
     return check_problem(environment.finite_problem())
+
+
+def require_room_for_tables(states: int, goals: int, actions: int, horizon: int) -> None:
+    """Refuse a problem whose tables would be larger than `MOST_BYTES`, before they are made."""
+    needed = 8 * states * (actions * states + horizon * goals)
+    if needed > MOST_BYTES:
+        raise HindsightError(
+            f"The tables of {states} states and {goals} goals over {horizon} time steps would take "
+            f"{needed / 2**30:,.1f} GiB; at most {MOST_BYTES / 2**30:g} GiB is used for exact computations."
+        )
 
 
 def check_problem(problem: FiniteProblem) -> FiniteProblem:

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from hindsight_rl.core.errors import HindsightError
-from hindsight_rl.environments.finite import FiniteProblem, remaining_time_rewards
+from hindsight_rl.environments.finite import FiniteProblem, remaining_time_rewards, require_room_for_tables
 from hindsight_rl.environments.interface import Environment, remaining_time_reward
 
 Cell = Int[Array, "2"]
@@ -119,8 +119,9 @@ class GridWorld(Environment):
         return remaining_time_reward(self.reached(achieved, goal), time, self.horizon)
 
     def finite_problem(self) -> FiniteProblem:
-        """All free cells as tables."""
+        """All free cells as tables, which grow with the square of their number."""
         cells = np.argwhere(~self.walls)
+        require_room_for_tables(len(cells), len(self.goals), self.action_count, self.horizon)
         numbers = {tuple(cell): number for number, cell in enumerate(cells)}
         moves = np.zeros((len(cells), self.action_count, len(cells)))
         for number, cell in enumerate(cells):

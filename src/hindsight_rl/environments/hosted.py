@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import equinox as eqx
 
 from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.core.interruption import raise_if_interrupted
 from hindsight_rl.core.numbers import require_positive_integer
 from hindsight_rl.environments.interface import Task
 from hindsight_rl.environments.simulators import SimulatorSource
@@ -35,15 +36,17 @@ class HostedTask(Task):
     def source(self, pictures: bool = False) -> SimulatorSource:
         """How to make a simulator of this task, here or in another process, one that can draw if asked for."""
 
-    def take_fault(self) -> HindsightError | None:
+    def take_fault(self) -> HindsightError | KeyboardInterrupt | None:
         """What went wrong in `reached` or `reward` since this was last asked.
 
-        A compiled program cannot raise a sentence, so a task whose rewards may fail remembers the failure.
+        A compiled program cannot raise a sentence, so a task whose rewards may fail remembers the failure; and nor can
+        it be interrupted, so an interruption is remembered too.
         """
         return None
 
     def raise_fault(self) -> None:
         """Raise what went wrong there."""
+        raise_if_interrupted()
         fault = self.take_fault()
         if fault is not None:
             raise fault

@@ -218,6 +218,8 @@ def require_compiled(task: "Task", name: str) -> "Environment":
 
 def _read_map(path: str) -> str:
     try:
+        if Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
+            raise HindsightError(f"The map file '{path}' is not a regular file.")  # a pipe or device may never end
         return Path(path).read_text()
     except OSError as error:
         raise HindsightError(f"The map file '{path}' cannot be read: {error.strerror}.") from None

@@ -1,6 +1,7 @@
 """Value, action-value and advantage of a policy, by backward recursion."""
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -32,15 +33,24 @@ def exact_values(policy: Float[np.ndarray, "state goal action"], problem: Finite
 
 def optimal_return(problem: FiniteProblem) -> float:
     """The largest expected return of any policy, which may depend on time."""
-    first = _recursion(problem, lambda action_values: np.max(action_values, axis=2)).values[0]
+    steps = _backwards(problem, lambda action_values: np.max(action_values, axis=2))
+    ((first, _),) = deque(steps, maxlen=1)  # the tables of all times would take far more memory than the problem's
     return float(problem.start_probabilities @ first @ problem.goal_probabilities)
 
 
 def _recursion(problem: FiniteProblem, choose: Callable[[np.ndarray], np.ndarray]) -> Values:
-    values, action_values = [np.zeros(problem.reached.shape)], []
+    values, action_values = zip(*_backwards(problem, choose), strict=True)
+    return Values(np.stack([*values[::-1], np.zeros(problem.reached.shape)]), np.stack(action_values[::-1]))
+
+
+def _backwards(
+    problem: FiniteProblem, choose: Callable[[np.ndarray], np.ndarray]
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """V_t and Q_t, from the last action to the first."""
+    values = np.zeros(problem.reached.shape)
     for time in reversed(range(problem.actions_per_episode)):
         transitions = problem.transition_probabilities[min(time, len(problem.transition_probabilities) - 1)]
-        arriving = problem.rewards[time] + np.where(problem.reached, 0, values[-1])
-        action_values.append(np.moveaxis(np.tensordot(transitions, arriving, axes=1), 1, 2))
-        values.append(choose(action_values[-1]))
-    return Values(np.stack(values[::-1]), np.stack(action_values[::-1]))
+        arriving = problem.rewards[time] + np.where(problem.reached, 0, values)
+        action_values = np.moveaxis(np.tensordot(transitions, arriving, axes=1), 1, 2)
+        values = choose(action_values)
+        yield values, action_values

@@ -16,6 +16,7 @@ from hindsight_rl.agents.surrogate import encode_states, log_probabilities_under
 from hindsight_rl.core.episodes import Episodes
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.core.goals import GoalSet
+from hindsight_rl.core.numbers import require_positive_integer
 from hindsight_rl.environments.finite import FiniteProblem, finite_problem
 from hindsight_rl.environments.interface import Environment
 from hindsight_rl.estimators import cumulative_log_ratios, effective_sample_size
@@ -82,6 +83,10 @@ def setups(
 
     Floors matter to weighted ones.
     """
+    if not (estimators and batch_sizes and caps and episodes_ends and normalisers and floors):
+        raise HindsightError("Estimators, batch sizes, caps, ends, normalisers and floors must each name at least one.")
+    for size in batch_sizes:
+        require_positive_integer("batch_sizes", size)
     for floor in floors:
         HindsightOptions(normaliser_floor=floor)  # says what is wrong with it
     found: dict[Setup, None] = {}
@@ -110,6 +115,8 @@ def measure(
     problem = finite_problem(environment)
     _, exact = exact_gradient(policy, problem)
     truth = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(exact)])
+    if not truth.any():
+        raise HindsightError("The exact gradient of this policy is zero, so nothing can be measured relative to it.")
     values = jnp.asarray(exact_values(policy_table(policy, problem), problem).values, jnp.float32)
     known = _Known(policy, values, jnp.asarray(truth, jnp.float32))
     for number, setup in enumerate(chosen):

@@ -9,13 +9,22 @@ from hindsight_rl.environments.hosted import check_workers
 from hindsight_rl.experiments.definition import SETTINGS, Job, describe_difference, load_job
 from hindsight_rl.experiments.saving import Saver
 from hindsight_rl.records.checkpoints import load_checkpoint, save_checkpoint
-from hindsight_rl.records.files import claimed, make_folder, remove_leftovers, write_atomically, write_json
+from hindsight_rl.records.files import (
+    claimed,
+    make_folder,
+    remove_leftovers,
+    require_ours,
+    write_json,
+    write_where_different,
+)
 from hindsight_rl.records.versions import versions
 from hindsight_rl.training.loop import training
 from hindsight_rl.training.program import Program, make_program
 from hindsight_rl.training.state import Snapshot, snapshot_from_arrays, snapshot_to_arrays
 
 VERSIONS, EVALUATIONS, CHECKPOINT = "versions.json", "evaluations.csv", "checkpoint.npz"
+CHECKPOINTS = "checkpoints"
+"""The folder of those that are kept."""
 
 
 def load_snapshot(folder: Path, job: Job, program: Program, batch: int | None = None) -> Snapshot:
@@ -33,7 +42,7 @@ def load_snapshot(folder: Path, job: Job, program: Program, batch: int | None = 
 
 def kept_checkpoint(folder: Path, batch: int) -> Path:
     """Where the checkpoint of a batch is kept, when the job was told to keep some."""
-    return folder / "checkpoints" / f"batch-{batch}.npz"
+    return folder / CHECKPOINTS / f"batch-{batch}.npz"
 
 
 def load_policies(folder: Path, batch: int | None = None) -> tuple[Job, Snapshot, list[Any]]:
@@ -91,6 +100,7 @@ def check_folder(job: Job, folder: Path, resume: bool) -> None:
     if not (folder / SETTINGS).exists():
         if (folder / CHECKPOINT).exists():
             raise HindsightError(f"'{folder}' has a {CHECKPOINT} but no {SETTINGS}: choose another output folder.")
+        require_ours(folder, SETTINGS)
         return
     if difference := describe_difference(load_job(folder), job):
         raise HindsightError(f"'{folder}' already holds a different run ({difference}): choose another output folder.")
@@ -102,15 +112,22 @@ def _prepare(job: Job, folder: Path, program: Program, resume: bool) -> Snapshot
     """Write the settings of a new or longer job, and find where an old one stopped."""
     check_folder(job, folder, resume)
     snapshot = load_snapshot(folder, job, program) if (folder / CHECKPOINT).exists() else None
-    remove_leftovers(folder)
+    remove_leftovers(folder, folder / CHECKPOINTS)
     write_json(folder / SETTINGS, job.to_json())
     write_json(folder / VERSIONS, versions())
+    if snapshot is not None:
+        _save_evaluations(folder, snapshot)
     return snapshot
 
 
 def _save(job: Job, folder: Path, snapshot: Snapshot) -> None:
     _save_checkpoint(job, folder / CHECKPOINT, snapshot)
-    write_atomically(folder / EVALUATIONS, snapshot.evaluations.to_csv().encode())
+    _save_evaluations(folder, snapshot)
+
+
+def _save_evaluations(folder: Path, snapshot: Snapshot) -> None:
+    """The table says what the checkpoint says: a kill between the two, or damage, is mended when the job goes on."""
+    write_where_different(folder / EVALUATIONS, snapshot.evaluations.to_csv().encode())
 
 
 def _save_checkpoint(job: Job, path: Path, snapshot: Snapshot) -> None:

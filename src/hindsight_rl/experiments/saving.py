@@ -5,6 +5,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from hindsight_rl.core.interruption import answer
 from hindsight_rl.records.checkpoints import seconds_until_next
 from hindsight_rl.training.state import Snapshot
 
@@ -25,6 +26,8 @@ class Saver:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         # An interruption (Ctrl-C) comes through here too: nothing that was evaluated is lost.
+        if isinstance(error, KeyboardInterrupt):
+            answer()
         if kind is not None:
             self.save()
 

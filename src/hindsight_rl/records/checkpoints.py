@@ -37,7 +37,9 @@ def load_checkpoint(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read what `save_checkpoint` wrote, after checking every array and the metadata against their digests."""
     entries = _unzip(path, read_bytes(path))
     manifest = _verified_manifest(path, entries)
-    listed = manifest["arrays"]
+    listed = manifest.get("arrays")
+    if not isinstance(listed, dict) or not isinstance(manifest.get("metadata"), dict):
+        raise _damaged(path, "its manifest lists no arrays or no metadata")
     for name in entries.keys() - {f"{name}.npy" for name in listed} - {_MANIFEST}:
         raise _damaged(path, f"it holds '{name}', which its manifest does not list")
     arrays = {name: _verified_array(path, name, entries, description) for name, description in listed.items()}
@@ -102,6 +104,10 @@ def _zip_bytes(entries: Mapping[str, bytes]) -> bytes:
 def _unzip(path: Path, content: bytes) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            # Nothing that hindsight writes is compressed: what would unfold to more than the file holds is not ours.
+            stored = all(entry.compress_type == zipfile.ZIP_STORED for entry in archive.infolist())
+            if not stored or sum(entry.file_size for entry in archive.infolist()) > len(content):
+                raise ValueError("it is compressed")
             return {entry.filename: archive.read(entry) for entry in archive.infolist()}
     # A flipped bit can send zipfile down any of its paths, and no list of what those raise is complete.
     except Exception as error:

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from jaxtyping import Float, Int
 
-from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.core.errors import HindsightError, gist
 from hindsight_rl.records.files import read_bytes
 from hindsight_rl.records.runs import USUAL_METRICS, other_metrics
 
@@ -106,11 +106,16 @@ class Evaluations:
         named: dict[str, Any] = {"rates": {}, "metrics": {}}
         for name, array in arrays.items():
             group, _, member = _OLDER_NAMES.get(name, name).partition("/")
+            if array.dtype.kind not in "iuf":
+                raise HindsightError(f"The checkpoint's evaluations are damaged: '{name}' holds no numbers.")
             if member:
-                named[group][member] = array
+                named.setdefault(group, {})[member] = array
             else:
                 named[group] = array
-        return cls(**named)
+        try:
+            return cls(**named)
+        except TypeError as error:  # an array too many, too few, or of another shape
+            raise HindsightError(f"The checkpoint's evaluations are damaged: {gist(error)}.") from error
 
     def to_csv(self) -> str:
         """One row for each run and evaluation, without those that say nothing; every number comes back exactly.

@@ -4,8 +4,11 @@ import fcntl
 import json
 import os
 import secrets
+import stat
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,11 +16,15 @@ from hindsight_rl.core.errors import HindsightError
 
 JSON: TypeAlias = bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"] | None
 """Anything that JSON can hold; a tuple comes back as a list."""
+_TEMPORARY = ".hindsight-*.tmp"
+"""The names of files that are being written. Others may have temporary files of their own in the same folder."""
+SECONDS_OF_WRITING = 3600.0
+"""Nobody takes so long to write one file: one that is older was left behind."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Put `content` at `path` at once, so that a crash or a full disk leaves what was there before."""
-    temporary = path.parent / f".{secrets.token_hex(8)}.tmp"
+    temporary = path.parent / _TEMPORARY.replace("*", secrets.token_hex(8))
     try:
         try:
             _write_durably(temporary, content)
@@ -27,6 +34,16 @@ def write_atomically(path: Path, content: bytes) -> None:
     except OSError as error:
         raise HindsightError(f"Could not write {path}: {_cause(error)}; what was there before is unchanged.") from error
     _make_names_durable(path)
+
+
+def write_where_different(path: Path, content: bytes) -> None:
+    """Put `content` at `path`, unless it is there."""
+    try:
+        if path.is_file() and path.read_bytes() == content:
+            return
+    except OSError:  # what cannot be read may still be replaced
+        pass
+    write_atomically(path, content)
 
 
 def make_folder(path: Path) -> None:
@@ -47,19 +64,38 @@ def claimed(folder: Path) -> Iterator[None]:
         raise HindsightError(f"The output folder '{folder}' cannot be used: {_cause(error)}.") from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except OSError as error:
         os.close(handle)
-        raise HindsightError(f"Another process is writing to '{folder}'.") from None
+        if isinstance(error, BlockingIOError):
+            raise HindsightError(f"Another process is writing to '{folder}'.") from None
+        raise HindsightError(f"The output folder '{folder}' cannot be locked: {_cause(error)}.") from error
     try:
         yield
     finally:
         os.close(handle)
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Remove the unfinished files of a writer that was killed; only for the one writer of a folder."""
-    for leftover in folder.glob(".*.tmp"):
-        leftover.unlink(missing_ok=True)
+def require_ours(folder: Path, mark: str) -> None:
+    """Refuse a folder of somebody else's: one of ours is new, empty, or has the file `mark` from its first moment."""
+    try:
+        names = os.listdir(folder) if folder.is_dir() else []
+    except OSError as error:
+        raise HindsightError(f"The output folder '{folder}' cannot be used: {_cause(error)}.") from error
+    if mark not in names and not all(fnmatch(name, _TEMPORARY) for name in names):
+        raise HindsightError(
+            f"'{folder}' is not empty, and what it holds is not ours (it has no {mark}): choose another output folder."
+        )
+
+
+def remove_leftovers(*folders: Path, older_than: float = 0.0) -> None:
+    """Remove the unfinished files of a writer that was killed.
+
+    Only for the one writer of a folder, unless they must be `older_than` some seconds.
+    """
+    for leftover in (path for folder in folders for path in folder.glob(_TEMPORARY)):
+        with suppress(OSError):  # it may be gone by now, or not be ours to remove
+            if leftover.is_file() and time.time() - leftover.stat().st_mtime >= older_than:
+                leftover.unlink()
 
 
 def write_json(path: Path, value: JSON) -> None:
@@ -81,8 +117,11 @@ def read_json(path: Path) -> Any:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a whole file, with a clear sentence when that fails."""
+    """Read a whole file, with a clear sentence when that fails. A pipe or a device may never end."""
     try:
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise HindsightError(f"Could not read {path}: it is not a regular file.")
         return path.read_bytes()
     except FileNotFoundError as error:
         raise HindsightError(f"There is no file {path}.") from error

@@ -10,11 +10,16 @@ from typing import Any, Self
 import numpy as np
 
 from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.core.numbers import is_integer
+from hindsight_rl.records.digests import UNVERIFIED, plan_digest, run_digest
 from hindsight_rl.records.files import write_atomically
 from hindsight_rl.records.layout import FORMAT, TABLES, choices_text, metric_columns, migrate
-from hindsight_rl.records.runs import Cause, Cell, FinishedRun, RunKey, StudyResults, other_metrics
+from hindsight_rl.records.rows import nullable, verified_run
+from hindsight_rl.records.runs import Cell, FinishedRun, StudyResults
 
 RESULTS = "results.sqlite"
+PLAN_NAME = "the plan of"
+"""How the name of a damaged plan begins; all others are those of runs."""
 
 
 class ResultsFile:
@@ -37,25 +42,25 @@ class ResultsFile:
             connection = sqlite3.connect(path, timeout=seconds_to_wait, isolation_level=None)
         try:
             results = cls(path, connection)
-            if results._checked_format() < FORMAT:
-                results._bring_up_to_date(in_place=create)
+            if (found := results._checked_format()) < FORMAT:
+                results._bring_up_to_date(found, in_place=create)
             yield results
         finally:
             results._connection.close()
 
-    def _bring_up_to_date(self, in_place: bool) -> None:
+    def _bring_up_to_date(self, found: int, in_place: bool) -> None:
         """Migrate the file or, for those who only read it, a copy in memory to which nothing can be written."""
         with _explained(self._path):
             if in_place:
                 with self._transaction():
-                    migrate(self._connection)
+                    migrate(self._connection, found)
                 return
             copy = sqlite3.connect(":memory:", isolation_level=None)
             with closing(self._connection), self._reading():
                 self._rows("SELECT name FROM facts")  # from now on nobody can lock the file, for which it would wait
                 self._connection.backup(copy)
             self._connection = copy
-            migrate(copy)
+            migrate(copy, found)
             copy.execute("PRAGMA query_only = ON")
 
     def _checked_format(self) -> int:
@@ -66,14 +71,14 @@ class ResultsFile:
                 raise HindsightError(f"'{self._path}' is damaged or not a study's results: it lacks its tables.")
             rows = self._connection.execute("SELECT value FROM facts WHERE name = 'format'").fetchall()
             found = json.loads(rows[0][0]) if rows else None
-            if found not in (1, FORMAT):
+            if not is_integer(found) or not 1 <= found <= FORMAT:
                 newer = isinstance(found, int) and found > FORMAT
                 reason = "a newer hindsight wrote it; install that one" if newer else "no hindsight wrote that"
                 raise HindsightError(f"'{self._path}' has format {found}, but this hindsight reads {FORMAT}: {reason}.")
             verdict = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
             if verdict != "ok":
                 raise HindsightError(f"'{self._path}' is damaged: {verdict.splitlines()[0]}.")
-            return int(found)
+            return found
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -96,11 +101,14 @@ class ResultsFile:
         """Say what is to be run for some cells, after those there already; where these are all, their order holds."""
         with _explained(self._path), self._transaction():
             new = {cell: json.dumps(plan) for cell, plan in plans.items()}
-            held = self._plans()
+            held, _ = self._plans()
             ordered = new if new.keys() >= held.keys() else held | new
-            rows = [(*cell, plan, position) for position, (cell, plan) in enumerate(ordered.items())]
+            rows = [
+                (*cell, plan, position, plan_digest(cell, plan))
+                for position, (cell, plan) in enumerate(ordered.items())
+            ]
             self._connection.execute("DELETE FROM cells")
-            self._connection.executemany("INSERT INTO cells VALUES (?, ?, ?, ?, ?)", rows)
+            self._connection.executemany("INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def write_origin(self, content: Mapping[str, Any]) -> int:
         """The number under which runs refer to what made them."""
@@ -120,11 +128,11 @@ class ResultsFile:
         failure = (run.failure.batch, run.failure.sentence) if run.failure else (None, None)
         settings = json.dumps(run.settings, sort_keys=True)
         key = (run.key.stage, choices_text(run.key.choices), run.key.seed)
-        row = (*run.cell, *key, settings, run.seconds, *failure, run.origin)
+        row = (*run.cell, *key, settings, run.seconds, *failure, run.origin, run_digest(run))
         places = ", ".join("?" * len(row))
         number = self._connection.execute(f"INSERT INTO runs VALUES (NULL, {places})", row).lastrowid
         names = ", ".join(["run", "batch", "episodes", *(columns[name] for name in run.metrics)])
-        values = [_nullable(values) for values in run.metrics.values()]
+        values = [nullable(values) for values in run.metrics.values()]
         rows = zip([number] * len(run.batches), map(int, run.batches), map(int, run.episodes), *values, strict=True)
         places = ", ".join("?" * (3 + len(values)))
         self._connection.executemany(f"INSERT INTO evaluations ({names}) VALUES ({places})", rows)
@@ -145,17 +153,35 @@ class ResultsFile:
                 removed += self._connection.execute(f"DELETE FROM runs WHERE {those}", cell).rowcount
         return removed
 
+    def remove_damage(self) -> None:
+        """Forget the runs that are not what was written, and what is left of runs that are gone, to run them again."""
+        with _explained(self._path), self._transaction():
+            _, damaged = self._read_runs()
+            self._connection.executemany("DELETE FROM runs WHERE number = ?", [(number,) for number in damaged])
+            for table in ("evaluations", "records"):
+                self._connection.execute(f"DELETE FROM {table} WHERE run NOT IN (SELECT number FROM runs)")
+
     def read(self) -> StudyResults:
-        """Everything, as one consistent state even while another process writes."""
+        """Everything that is as it was written, in one consistent state even while another process writes."""
         with _explained(self._path), self._reading():
             facts = {name: json.loads(value) for name, value in self._rows("SELECT name, value FROM facts")}
-            plans = {cell: json.loads(plan) for cell, plan in self._plans().items()}
             origins = {number: json.loads(text) for number, text in self._rows("SELECT number, content FROM origins")}
-            return StudyResults(facts, plans, self._read_runs(), origins)
+            texts, damaged_plans = self._plans()
+            plans = {cell: json.loads(plan) for cell, plan in texts.items()}
+            runs, damaged_runs = self._read_runs()
+            return StudyResults(facts, plans, runs, origins, [*damaged_plans, *damaged_runs.values()])
 
-    def _plans(self) -> dict[Cell, str]:
-        query = "SELECT environment, batch_size, method, plan FROM cells ORDER BY position"
-        return {Cell(*row[:3]): row[3] for row in self._rows(query)}
+    def _plans(self) -> tuple[dict[Cell, str], list[str]]:
+        """The plan of each cell, and the names of those that are not what was written."""
+        plans, damaged = {}, []
+        query = "SELECT environment, batch_size, method, plan, digest FROM cells ORDER BY position"
+        for *names, plan, digest in self._rows(query):
+            cell = Cell(*names)
+            if digest in (UNVERIFIED, plan_digest(cell, plan)):
+                plans[cell] = plan
+            else:
+                damaged.append(f"{PLAN_NAME} {cell.name}")
+        return plans, damaged
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -166,7 +192,8 @@ class ResultsFile:
             if self._connection.in_transaction:  # an error may have ended it
                 self._connection.execute("COMMIT")
 
-    def _read_runs(self) -> list[FinishedRun]:
+    def _read_runs(self) -> tuple[list[FinishedRun], dict[int, str]]:
+        """The runs in order, and the names of those that are not what was written, by number."""
         evaluations: dict[int, list[tuple[Any, ...]]] = {}
         columns = metric_columns(self._connection)
         query = (
@@ -174,18 +201,22 @@ class ResultsFile:
         )
         for run, *row in self._rows(query):
             evaluations.setdefault(run, []).append(tuple(row))
-        records: dict[int, dict[str, np.ndarray]] = {}
-        for run, name, shape, content in self._rows("SELECT run, name, shape, content FROM records ORDER BY run, name"):
-            records.setdefault(run, {})[name] = np.frombuffer(content, dtype="<i8").reshape(json.loads(shape))
+        records: dict[int, dict[str, tuple[str, bytes]]] = {}
+        for run, name, *array in self._rows("SELECT run, name, shape, content FROM records ORDER BY run, name"):
+            records.setdefault(run, {})[name] = (array[0], array[1])
         query = (
             "SELECT number, environment, batch_size, method, stage, choices, seed, settings, seconds, failed_batch,"
-            " cause, origin FROM runs"
+            " cause, origin, digest FROM runs"
         )
-        runs = [
-            _finished_run(row[1:], list(columns), evaluations.get(row[0], []), records.get(row[0], {}))
-            for row in self._rows(query)
-        ]
-        return sorted(runs, key=lambda run: (run.cell, run.key))
+        runs, damaged = [], {}
+        for number, *row, digest in self._rows(query):
+            run = verified_run(row, list(columns), evaluations.pop(number, []), records.pop(number, {}), digest)
+            if run is None:
+                damaged[number] = f"{Cell(*row[:3]).name}, {row[3]}, seed {row[5]}"
+            else:
+                runs.append(run)
+        damaged |= {number: f"a run that is gone (number {number})" for number in {*evaluations, *records}}
+        return sorted(runs, key=lambda run: (run.cell, run.key)), damaged
 
     def _rows(self, query: str) -> list[tuple[Any, ...]]:
         return self._connection.execute(query).fetchall()
@@ -196,36 +227,6 @@ def _empty_file() -> bytes:
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(TABLES)
         return connection.serialize()
-
-
-def _finished_run(
-    row: tuple[Any, ...],
-    names: Sequence[str],
-    evaluations: Sequence[tuple[Any, ...]],
-    records: Mapping[str, np.ndarray],
-) -> FinishedRun:
-    environment, batch_size, method, stage, choices, seed, settings, seconds, batch, cause, origin = row
-    table = np.array(evaluations, dtype=np.float64).reshape(-1, 2 + len(names))
-    metrics = dict(zip(names, table[:, 2:].T, strict=True))
-    for name in other_metrics(names):
-        if np.isnan(metrics[name]).all():  # other runs recorded it
-            del metrics[name]
-    return FinishedRun(
-        cell=Cell(environment, batch_size, method),
-        key=RunKey(stage, tuple(json.loads(choices).items()), seed),
-        settings=json.loads(settings),
-        batches=table[:, 0].astype(np.int64),
-        episodes=table[:, 1].astype(np.int64),
-        metrics=metrics,
-        seconds=seconds,
-        failure=None if cause is None else Cause(batch, cause),
-        records=records,
-        origin=origin,
-    )
-
-
-def _nullable(values: np.ndarray) -> list[float | None]:
-    return [None if np.isnan(value) else float(value) for value in values]
 
 
 @contextmanager

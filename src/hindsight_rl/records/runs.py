@@ -151,6 +151,8 @@ class StudyResults:
     runs: Sequence[FinishedRun]
     origins: Mapping[int, Mapping[str, Any]]
     """Versions, machine and code version, by number."""
+    damaged: Sequence[str] = ()
+    """The names of runs and plans that are not what was written; they are left out of the others."""
 
     def of(self, cell: Cell, stage: str | None = None) -> list[FinishedRun]:
         """The runs of a cell, or of one of its stages, by choices and seed."""

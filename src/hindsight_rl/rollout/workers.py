@@ -19,6 +19,7 @@ import numpy as np
 
 from hindsight_rl.core.errors import HindsightError, gist
 from hindsight_rl.environments.simulators import Simulator, SimulatorSource
+from hindsight_rl.rollout.orphans import end_with_parent
 from hindsight_rl.rollout.slots import Layout, Slots
 
 BEGIN, STEP = range(2)
@@ -28,6 +29,8 @@ SECONDS_TO_WAIT = 60.0
 """A worker that has not answered by then hangs."""
 SECONDS_TO_START = 180.0
 """A new worker has to import packages and build simulators before its first answer."""
+SECONDS_TO_END = 5.0
+"""Workers that are then still there, since their simulators hang, are killed."""
 ATTEMPTS = 3
 """Workers that may die over the same step before the step itself is to blame."""
 UNABLE_TO_START = (
@@ -67,7 +70,10 @@ def play_slot(simulator: Simulator, slots: Slots, slot: int, kind: int) -> None:
 
 def serve(source: SimulatorSource, layout: Layout, slots: int, buffer: Any, connection: Connection) -> None:
     """The life of a worker: it ends when the learner closes the connection, or is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the learner's to handle
+    for interruption in (signal.SIGINT, signal.SIGHUP):  # these are the learner's to handle
+        signal.signal(interruption, signal.SIG_IGN)
+    if parent := multiprocessing.parent_process():
+        end_with_parent(parent.pid or 0)
     shared = Slots.within(buffer, layout, slots)
     simulators: dict[int, Simulator] = {}
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
@@ -153,8 +159,9 @@ class WorkerPool:
         """Let the workers go, and make sure that they have gone."""
         for worker in self._workers:
             worker.connection.close()
+        deadline = time.monotonic() + SECONDS_TO_END
         for worker in self._workers:
-            worker.process.join(timeout=5)
+            worker.process.join(timeout=max(0.0, deadline - time.monotonic()))
             if worker.process.is_alive():
                 worker.process.kill()
                 worker.process.join()

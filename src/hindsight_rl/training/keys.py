@@ -15,5 +15,5 @@ class Keys(NamedTuple):
 
 
 def keys_of(seed: Int[Array, ""]) -> Keys:
-    """The keys of a run."""
-    return Keys(*jax.random.split(jax.random.key(seed), 3))
+    """The keys of a run, of one kind whatever JAX is told to use: a resumed run must draw the same numbers."""
+    return Keys(*jax.random.split(jax.random.key(seed, impl="threefry2x32"), 3))

@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from hindsight_rl.core.interruption import is_interruption, raise_if_interrupted
 from hindsight_rl.environments.hosted import HostedTask
 from hindsight_rl.training.compiled_loop import compiled_training
 from hindsight_rl.training.hosted_loop import hosted_training
+from hindsight_rl.training.memory import require_memory
 from hindsight_rl.training.program import Program
 from hindsight_rl.training.settings import Settings
 from hindsight_rl.training.state import Runs, Snapshot
@@ -36,6 +38,24 @@ def training(
     `workers`, and call `notice` with a sentence about anything odd that does no harm.
     """
     runs = runs or runs_of(settings)
+    require_memory(program, settings, len(runs.seeds))
+
+    def attentive_tick(batch: int) -> None:
+        raise_if_interrupted()
+        tick(batch)
+
     if isinstance(program.task, HostedTask):
-        return hosted_training(program, settings, runs, snapshot, tick, notice, workers)
-    return compiled_training(settings, program, runs, snapshot, tick)
+        return _attentive(hosted_training(program, settings, runs, snapshot, attentive_tick, notice, workers))
+    return _attentive(compiled_training(settings, program, runs, snapshot, attentive_tick))
+
+
+def _attentive(steps: Iterator[Snapshot]) -> Iterator[Snapshot]:
+    """The same snapshots; an interruption that came out as another error, or not at all, is one again."""
+    try:
+        for snapshot in steps:
+            raise_if_interrupted()
+            yield snapshot
+    except Exception as error:
+        if is_interruption(error):
+            raise KeyboardInterrupt from error
+        raise

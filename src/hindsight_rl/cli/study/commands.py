@@ -43,7 +43,9 @@ class StudyRun(Slice):
     """Run a study, or go on with it: search the learning rates, then run the best with fresh seeds."""
 
     retry_failed: Switch = False
-    """Run those runs again that ended with an exception."""
+    """Run those runs again that ended with an exception, as earlier versions recorded them."""
+    repair: Switch = False
+    """Run those runs again that are damaged in the results file, and make damaged policies again."""
     tensorboard: Switch = False
     """Also write TensorBoard event files, into the folder's tensorboard/."""
     workers: Workers = None

@@ -7,20 +7,24 @@ from rich.console import Console
 
 from hindsight_rl.analysis.report.build import report_files
 from hindsight_rl.cli.compilation import keep_compiled_programs
+from hindsight_rl.cli.console import PlainConsole
 from hindsight_rl.cli.inspect import animate_policy
 from hindsight_rl.cli.study.commands import StudyExport, StudyReport
+from hindsight_rl.cli.study.run import tell_damage
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.interface import Environment
 from hindsight_rl.exact import best_return
 from hindsight_rl.experiments.paper import paper_result
 from hindsight_rl.experiments.study.plan import Plan
-from hindsight_rl.experiments.study.policies import kept_policy
-from hindsight_rl.records.files import make_folder, write_atomically
+from hindsight_rl.experiments.study.policies import kept_policy, policy_path
+from hindsight_rl.records.files import SECONDS_OF_WRITING, make_folder, remove_leftovers, require_ours, write_atomically
 from hindsight_rl.records.results import RESULTS, ResultsFile
 from hindsight_rl.records.runs import DEFINITIVE, StudyResults
 from hindsight_rl.records.tidy import to_csv, to_parquet
 
 EPISODES_SHOWN = 3
+PAGE = "report.html"
+"""The file of a report's folder that is written first."""
 FORMATS = {".csv": to_csv, ".parquet": to_parquet}
 
 
@@ -29,21 +33,23 @@ def run_report(command: StudyReport) -> None:
     keep_compiled_programs()
     with ResultsFile.open(command.folder / RESULTS) as file:
         results = file.read()
+    tell_damage(results, command.folder)
     plans = [Plan.from_json(cell, content) for cell, content in results.plans.items()]
-    console = Console(stderr=True)
+    console = PlainConsole(stderr=True)
     with console.status("Reading the results"):
         best_returns = {plan.environment: best_return(plan.specification.task) for plan in plans}
     animations = _animations(command.folder, plans, results, console)
     with console.status("Drawing"):
         files = report_files(results, _paper, best_returns, animations)
     output = command.output or command.folder / "report"
+    require_ours(output, PAGE)
+    remove_leftovers(output, output / "figures", output / "tables", older_than=SECONDS_OF_WRITING)
     for name, content in files.items():
         make_folder((output / name).parent)
         write_atomically(output / name, content)
     finished = sum(run.failure is None for run in results.runs)
-    Console().print(
-        f"{output / 'report.html'} rests on {finished:,} finished runs; figures and tables are beside it.",
-        highlight=False,
+    PlainConsole().print(
+        f"{output / PAGE} rests on {finished:,} finished runs; figures and tables are beside it.",
         soft_wrap=True,
     )
 
@@ -66,6 +72,9 @@ def _animations(folder: Path, plans: list[Plan], results: StudyResults, console:
         for number, (_, plan) in enumerate(best.values(), 1):
             status.update(f"Playing: policy {number} of {len(best)}")
             policy, environment = kept_policy(folder, plan), plan.specification.task
+            path = policy_path(folder, plan.cell)
+            if policy is None and path.exists():
+                console.print(f"'{path}' is damaged and not shown; `study run` with --repair makes it again.")
             # Hosted environments have films of their own, far too large for a page.
             if policy is not None and isinstance(environment, Environment):
                 caption = f"{plan.method} on {plan.environment}, batch size {plan.batch_size}"
@@ -80,6 +89,8 @@ def run_export(command: StudyExport) -> None:
         raise HindsightError(f"'{path}' must end in .csv or .parquet, which says what to write.")
     with ResultsFile.open(command.folder / RESULTS) as file:
         results = file.read()
+    tell_damage(results, command.folder)
     make_folder(path.parent)
+    remove_leftovers(path.parent, older_than=SECONDS_OF_WRITING)
     write_atomically(path, FORMATS[path.suffix](results))
-    Console().print(f"{path} has the evaluations of {len(results.runs):,} runs.", highlight=False, soft_wrap=True)
+    PlainConsole().print(f"{path} has the evaluations of {len(results.runs):,} runs.", soft_wrap=True)

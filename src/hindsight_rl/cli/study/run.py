@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from hindsight_rl.analysis.study.runs import definitive
 from hindsight_rl.cli.compilation import keep_compiled_programs
-from hindsight_rl.cli.progress import duration
+from hindsight_rl.cli.console import PlainConsole
+from hindsight_rl.cli.progress import duration, explaining_interruptions
 from hindsight_rl.cli.study.commands import Slice, StudyMerge, StudyPlan, StudyRun
 from hindsight_rl.cli.study.progress import StudyProgress
 from hindsight_rl.core.errors import HindsightError
@@ -28,9 +28,11 @@ from hindsight_rl.experiments.study.protocol import Piece
 from hindsight_rl.experiments.study.run import (
     admit,
     continued,
+    describe_damage,
     evidence,
     held_study,
     performances,
+    require_undamaged,
     require_workers,
     run_study,
     search_at_chance,
@@ -50,11 +52,13 @@ def run_study_command(command: StudyRun) -> None:
     held = read_results(folder)
     if held is not None:
         admit(study, held, folder)
+        if not command.repair:
+            require_undamaged(held, folder)
         study = continued(study, held)
         if command.retry_failed:
             held = replace(held, runs=[run for run in held.runs if run.failure is None or run.failure.batch != RAISED])
-    console = Console(stderr=True)
-    console.print(f"Study {study.name} into {folder}", highlight=False, soft_wrap=True)
+    console = PlainConsole(stderr=True)
+    console.print(f"Study {study.name} into {folder}", soft_wrap=True)
     began = time.monotonic()
     with ExitStack() as stack:
         events = stack.enter_context(EventFiles(folder / "tensorboard")) if command.tensorboard else None
@@ -66,12 +70,9 @@ def run_study_command(command: StudyRun) -> None:
             progress.finish(piece, runs)
 
         observer = Observer(progress.begin, progress.tick, finish, progress.announce)
-        try:
-            results = run_study(study, folder, observer, command.retry_failed, workers=command.workers)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"Interrupted; what is finished is in {folder}, and the same command goes on from there."
-            ) from None
+        how_to_go_on = f"Interrupted; what is finished is in {folder}, and the same command goes on from there."
+        with explaining_interruptions(lambda: how_to_go_on):
+            results = run_study(study, folder, observer, command.retry_failed, command.repair, workers=command.workers)
     outcome = [summarise(results, plan) for plan in study.plans]
     if command.json:
         print(json.dumps({"study": study.name, "folder": str(folder), "cells": outcome}))
@@ -86,6 +87,7 @@ def run_plan(command: StudyPlan) -> None:
     results = read_results(folder)
     if results is not None:
         admit(study, results, folder)
+        tell_damage(results, folder)
         study = continued(study, results)
     work = {plan.cell: _work(plan, results) for plan in study.plans}
     speeds = {} if command.skip_measurement else _measure(study.plans, work)
@@ -97,12 +99,13 @@ def run_plan(command: StudyPlan) -> None:
 
 def run_merge(command: StudyMerge) -> None:
     """Take runs over from another folder."""
+    with ResultsFile.open(command.source / RESULTS) as file:
+        tell_damage(file.read(), command.source)
     study = held_study(command.source).narrowed(command.environments, command.methods, command.batch_sizes)
     taken = merge_study(command.folder, command.source, study)
     already = f"; {taken.there_already:,} were there already" if taken.there_already else ""
-    Console().print(
+    PlainConsole().print(
         f"{command.folder} took {taken.runs:,} runs (cells: {taken.cells}) from {command.source}{already}.",
-        highlight=False,
         soft_wrap=True,
     )
 
@@ -130,6 +133,12 @@ def read_results(folder: Path) -> StudyResults | None:
         return None
     with ResultsFile.open(folder / RESULTS) as file:
         return file.read()
+
+
+def tell_damage(results: StudyResults, folder: Path) -> None:
+    """Say on standard error which runs are left out for not being what was written."""
+    if said := describe_damage(results, folder):
+        PlainConsole(stderr=True).print(f"{said} They are left out.", soft_wrap=True)
 
 
 def write_events(events: EventFiles, runs: Iterable[FinishedRun]) -> None:
@@ -189,13 +198,13 @@ def print_outcome(outcome: list[dict[str, Any]], folder: Path, seconds: float) -
             ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in row["choices"].items())
             + ("*" if row["search_at_chance"] else ""),
         )
-    console = Console()
+    console = PlainConsole()
     console.print(table)
-    console.print("Performance is the average over all evaluations, mean ± std over runs.", highlight=False)
+    console.print("Performance is the average over all evaluations, mean ± std over runs.")
     if any(row["search_at_chance"] for row in outcome):
-        console.print("* Not chosen: no run of the search is above chance.", highlight=False)
-    console.print(f"Took {duration(seconds)}. All results are in {folder / RESULTS}.", highlight=False, soft_wrap=True)
-    console.print(f"Next: hindsight study report {folder}", highlight=False, soft_wrap=True)
+        console.print("* Not chosen: no run of the search is above chance.")
+    console.print(f"Took {duration(seconds)}. All results are in {folder / RESULTS}.", soft_wrap=True)
+    console.print(f"Next: hindsight study report {folder}", soft_wrap=True)
 
 
 def _table(*columns: str) -> Table:
@@ -221,11 +230,11 @@ def _work(plan: Plan, results: StudyResults | None) -> Work:
 def _measure(plans: Iterable[Plan], work: dict[Cell, Work]) -> dict[Cell, Speed]:
     """Time each cell that has something left to do."""
     todo = [plan for plan in plans if work[plan.cell].updates]
-    console = Console(stderr=True)
+    console = PlainConsole(stderr=True)
     speeds = {}
     for number, plan in enumerate(todo, 1):
         if console.is_terminal:
-            console.print(f"Measuring {number} of {len(todo)}: {plan.cell.name} ...", end="\r", highlight=False)
+            console.print(f"Measuring {number} of {len(todo)}: {plan.cell.name} ...", end="\r")
         speeds[plan.cell] = measured_speed(plan)
         if console.is_terminal:
             console.print(" " * (console.width - 1), end="\r")
@@ -254,21 +263,20 @@ def _print_plan(
         table.add_row(
             plan.environment, str(plan.batch_size), plan.method, settings, runs, f"{mine.updates:,}", time_left
         )
-    console = Console()
-    console.print(f"Study {study.name}, into {folder}", highlight=False, soft_wrap=True)
+    console = PlainConsole()
+    console.print(f"Study {study.name}, into {folder}", soft_wrap=True)
     console.print(table)
-    console.print(f"In all: {_total(list(work.values()))}.", highlight=False)
+    console.print(f"In all: {_total(list(work.values()))}.")
     if speeds:
         seconds = sum(speed.seconds(work[cell]) for cell, speed in speeds.items())
-        console.print(f"That takes about {duration(seconds)}.", highlight=False)
+        console.print(f"That takes about {duration(seconds)}.")
     done = len(results.runs) if results else 0
     if done:
-        console.print(f"{done:,} runs are finished already and not counted.", highlight=False)
+        console.print(f"{done:,} runs are finished already and not counted.")
     if speeds:
         console.print(
             "Times are for all cores of this machine, from a short measurement with fresh policies; trained ones reach "
             "their goals sooner and may be up to twice as fast.",
-            highlight=False,
         )
 
 

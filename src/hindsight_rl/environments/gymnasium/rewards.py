@@ -70,13 +70,13 @@ class Rewards:
     """Rewards of achieved goals under any goals; `notices` are sentences for people.
 
     `traced_rewards` and `traced_reached` are for calls from a compiled program, which cannot raise anything: they keep
-    the first error as `fault`, and answer with NaN and False until it is taken away.
+    the first error, or an interruption, as `fault`, and answer with NaN and False until it is taken away.
     """
 
     def __init__(self, simulator: GymnasiumGoal):
         self._goals = simulator.goals
         self._name = f"The environment '{simulator.name}'"
-        self.fault: HindsightError | None = None
+        self.fault: HindsightError | KeyboardInterrupt | None = None
         self._examples = _play(simulator)
         self._reward = PairFunction(
             simulator.environment.get_wrapper_attr("compute_reward"), f"{self._name}: compute_reward", self._examples
@@ -122,7 +122,7 @@ class Rewards:
         if self.fault is None:
             try:
                 return function(*question)
-            except HindsightError as error:
+            except (HindsightError, KeyboardInterrupt) as error:
                 self.fault = error
         return np.full(self._aligned(*question)[1], otherwise)
 

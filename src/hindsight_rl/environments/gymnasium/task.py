@@ -79,7 +79,7 @@ class GymnasiumTask(HostedTask):
         result = jax.ShapeDtypeStruct((), jnp.float32)
         return jax.pure_callback(self.rewards.traced_rewards, result, achieved, goal, time, vmap_method="expand_dims")
 
-    def take_fault(self) -> HindsightError | None:
+    def take_fault(self) -> HindsightError | KeyboardInterrupt | None:
         fault, self.rewards.fault = self.rewards.fault, None
         return fault
 

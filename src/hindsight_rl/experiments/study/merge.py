@@ -8,8 +8,15 @@ from typing import Any, NamedTuple
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.experiments.study.plan import Plan, Study
 from hindsight_rl.experiments.study.policies import POLICIES, held_performance, policy_path
-from hindsight_rl.experiments.study.run import admit
-from hindsight_rl.records.files import claimed, make_folder, read_bytes, remove_leftovers, write_atomically
+from hindsight_rl.experiments.study.run import admit, require_undamaged
+from hindsight_rl.records.files import (
+    claimed,
+    make_folder,
+    read_bytes,
+    remove_leftovers,
+    require_ours,
+    write_atomically,
+)
 from hindsight_rl.records.results import RESULTS, ResultsFile
 from hindsight_rl.records.runs import DEFINITIVE, Cell, FinishedRun, StudyResults
 
@@ -32,11 +39,12 @@ def merge_study(folder: Path, source: Path, study: Study) -> Taken:
         raise HindsightError(f"'{folder}' cannot be merged with itself.")
     with ResultsFile.open(source / RESULTS) as file:
         offered = file.read()
+    require_ours(folder, RESULTS)
     with claimed(folder), ResultsFile.open(folder / RESULTS, create=True) as file:
-        remove_leftovers(folder)
-        remove_leftovers(folder / POLICIES)
+        remove_leftovers(folder, folder / POLICIES)
         held = file.read()
         admit(study, held, folder)
+        require_undamaged(held, folder)
         runs = [run for plan in study.plans for run in offered.of(plan.cell)]
         known = {(run.cell, run.key) for run in held.runs}
         new = [run for run in runs if (run.cell, run.key) not in known]

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from typing import Any, Literal, get_args
 
-from hindsight_rl.core.errors import HindsightError, unknown
+from hindsight_rl.core.errors import HindsightError, gist, unknown
 from hindsight_rl.environments.registry import Specification, specify
 from hindsight_rl.methods.registry import find_method
 from hindsight_rl.records.runs import Cell, Choices
@@ -83,6 +83,13 @@ class Plan:
 
         Options that a method did not have then have their defaults, with which it does what it did.
         """
+        try:
+            return cls._read(cell, content)
+        except (LookupError, TypeError, AttributeError) as error:
+            raise HindsightError(f"The plan of {cell.name} is damaged: {gist(error)}.") from error
+
+    @classmethod
+    def _read(cls, cell: Cell, content: Mapping[str, Any]) -> "Plan":
         options, kept = find_method(cell.method).visible, content["options"]
         return cls(
             *cell,

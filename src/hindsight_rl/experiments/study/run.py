@@ -5,16 +5,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.hosted import check_workers
 from hindsight_rl.experiments.study.plan import Plan, Study
-from hindsight_rl.experiments.study.policies import POLICIES
-from hindsight_rl.experiments.study.protocol import Performances, at_chance, decides_last, next_piece, undecided
-from hindsight_rl.experiments.study.worker import UNFINISHED, Observer, Worker
-from hindsight_rl.records.files import claimed, remove_leftovers
-from hindsight_rl.records.results import RESULTS, ResultsFile
-from hindsight_rl.records.runs import Cell, Evidence, RunKey, StudyResults
+from hindsight_rl.experiments.study.policies import POLICIES, held_performance, policy_path
+from hindsight_rl.experiments.study.protocol import (
+    Performances,
+    Piece,
+    Round,
+    at_chance,
+    decides_last,
+    next_piece,
+    undecided,
+)
+from hindsight_rl.experiments.study.worker import UNFINISHED, Observer, Unfinished, Worker
+from hindsight_rl.records.files import claimed, remove_leftovers, require_ours
+from hindsight_rl.records.results import PLAN_NAME, RESULTS, ResultsFile
+from hindsight_rl.records.runs import DEFINITIVE, Cell, Evidence, RunKey, StudyResults
 from hindsight_rl.records.versions import versions
+
+DAMAGES_NAMED = 5
+"""Damaged runs that are named one by one."""
 
 
 def performances(results: StudyResults, cell: Cell) -> Performances:
@@ -51,21 +64,29 @@ def run_study(
     folder: Path,
     observer: Observer | None = None,
     retry: bool = False,
+    repair: bool = False,
     seconds_between_checkpoints: float = 30.0,
     workers: int | None = None,
 ) -> StudyResults:
-    """Run what is missing of a study; its folder may hold other cells too. With `retry`, runs that raised run again.
+    """Run what is missing of a study; its folder may hold other cells too.
 
     Finished runs go into the results file a piece at a time. What is unfinished is kept in a checkpoint beside it, so
-    a stop of any kind costs at most `seconds_between_checkpoints`. `workers` play hosted environments.
+    a stop of any kind costs at most `seconds_between_checkpoints`. `workers` play hosted environments. A cell that an
+    exception ends is left unfinished, and said to be when the others are done. With `retry`, the runs that earlier
+    versions recorded as ended by an exception run again. With `repair`, damaged runs and policies are made again; they
+    have their seeds, and so get their numbers.
     """
     observer = observer or Observer()
     require_workers(study, workers)
+    require_ours(folder, RESULTS)
     with claimed(folder), ResultsFile.open(folder / RESULTS, create=True) as file:
-        remove_leftovers(folder)
-        remove_leftovers(folder / POLICIES)
+        remove_leftovers(folder, folder / POLICIES)
         held = file.read()
         admit(study, held, folder)
+        if repair:
+            file.remove_damage()
+        else:
+            require_undamaged(held, folder)
         study = continued(study, held)
         file.write_facts({"name": study.name})
         file.write_plans({plan.cell: plan.to_json() for plan in study.plans})
@@ -74,12 +95,18 @@ def run_study(
         origin = file.write_origin(versions())
         worker = Worker(folder, observer, seconds_between_checkpoints, workers)
         held = file.read()  # without the runs that raised
+        unfinished: dict[Cell, Unfinished] = {}
         for plan in study.plans:
             known, learned = dict(performances(held, plan.cell)), dict(evidence(held, plan.cell))
             said = len(undecided(plan, known, learned))
             while piece := next_piece(plan, known, learned):
                 observer.begin(piece)
-                runs = [replace(run, origin=origin) for run in worker.train(piece)]
+                try:
+                    runs = [replace(run, origin=origin) for run in worker.train(piece)]
+                except Unfinished as error:
+                    unfinished[plan.cell] = error
+                    observer.notice(f"{piece.name} could not be finished: {error}")
+                    break
                 file.write_runs(runs)
                 (folder / UNFINISHED).unlink(missing_ok=True)
                 known |= {run.key: run.average_performance for run in runs}
@@ -88,13 +115,69 @@ def run_study(
                 for this in undecided(plan, known, learned)[said:]:
                     said += 1
                     observer.notice(at_chance(plan, this))
-        return file.read()
+        results = file.read()
+        for plan in study.plans:
+            try:
+                _attend_to_policy(folder, plan, results, worker if repair else None, observer)
+            except Unfinished as error:
+                unfinished[plan.cell] = error
+        _require_finished(unfinished, study, folder)
+        return results
+
+
+def require_undamaged(held: StudyResults, folder: Path) -> None:
+    """Refuse to go on from runs of which some are not what was written."""
+    if held.damaged:
+        raise HindsightError(f"{describe_damage(held, folder)} To run them again: hindsight study run, with --repair.")
+
+
+def describe_damage(held: StudyResults, folder: Path) -> str:
+    """Which runs of a folder are left out, and why; nothing when all are well."""
+    named = "; ".join(held.damaged[:DAMAGES_NAMED])
+    more = f"; and {len(held.damaged) - DAMAGES_NAMED} more" if len(held.damaged) > DAMAGES_NAMED else ""
+    return f"'{folder / RESULTS}' is damaged: not what was written are {named}{more}." if held.damaged else ""
+
+
+def _attend_to_policy(
+    folder: Path, plan: Plan, results: StudyResults, worker: Worker | None, observer: Observer
+) -> None:
+    """Say that a cell's policy is damaged or, with a worker, make it again by training its best run once more."""
+    path = policy_path(folder, plan.cell)
+    finished = [run for run in results.of(plan.cell, DEFINITIVE) if np.isfinite(run.average_performance)]
+    if not finished or np.isfinite(held_performance(path)) or not (worker or path.exists()):
+        return
+    if worker is None:
+        observer.notice(f"'{path}' is damaged; --repair makes it again.")
+        return
+    best = max(finished, key=lambda run: run.average_performance)
+    piece = Piece(plan, Round(DEFINITIVE, (best.key.choices,), plan.definitive, plan.seed), (best.key,))
+    observer.begin(piece)
+    worker.train(piece)
+    (folder / UNFINISHED).unlink(missing_ok=True)
+    observer.notice(f"'{path}' was missing or damaged, and is made again.")
+
+
+def _require_finished(unfinished: Mapping[Cell, Unfinished], study: Study, folder: Path) -> None:
+    """Say which cells an exception ended; of those, nothing is recorded but what was finished before."""
+    if not unfinished:
+        return
+    (cell, error), *_ = unfinished.items()
+    count = f"{len(unfinished)} of {len(study.plans)} cells" if len(study.plans) > 1 else "The study"
+    raise HindsightError(
+        f"{count} could not be finished, {cell.name} for one ({str(error).rstrip('.')}); what is finished is in "
+        f"'{folder}', and the same command tries the rest again."
+    )
 
 
 def held_study(folder: Path) -> Study:
     """The study that a folder holds, with all of its cells."""
     with ResultsFile.open(folder / RESULTS) as file:
         results = file.read()
+    if any(name.startswith(PLAN_NAME) for name in results.damaged):
+        raise HindsightError(
+            f"{describe_damage(results, folder)} To write plans again: "
+            f"hindsight study run with the study's TOML file, --output {folder} and --repair."
+        )
     plans = tuple(Plan.from_json(cell, content) for cell, content in results.plans.items())
     return Study(str(results.facts.get("name", folder.name)), plans)
 

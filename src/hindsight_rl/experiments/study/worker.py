@@ -1,17 +1,18 @@
-"""Training a piece of a study: to its end, from where it was stopped, or until it fails."""
+"""Training a piece of a study: to its end, or from where it was stopped."""
 
 import json
 import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.core.errors import HindsightError, gist
 from hindsight_rl.environments.registry import Specification
 from hindsight_rl.experiments.saving import Saver
 from hindsight_rl.experiments.study.policies import keep_best_policy
@@ -24,7 +25,7 @@ from hindsight_rl.training.state import Runs, RunState, Snapshot, snapshot_from_
 
 UNFINISHED = "unfinished.npz"
 RAISED = -1
-"""The batch of a run that an exception ended, whose own batch nobody knows."""
+"""The batch of a run that an exception ended, whose own batch nobody knew; only earlier versions recorded such runs."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,24 @@ class Observer:
     finish: Callable[[Piece, list[FinishedRun]], None] = lambda piece, runs: None
     notice: Callable[[str], None] = warnings.warn
     """Something about a hosted environment is odd but does no harm."""
+
+
+class Unfinished(Exception):
+    """A piece that an exception ended; the message is that of the exception."""
+
+
+@contextmanager
+def _unfinished_by_exceptions() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise Unfinished(str(error) if isinstance(error, HindsightError) else f"{gist(error)}.") from error
+
+
+def _steps(steps: Iterator[Snapshot]) -> Iterator[Snapshot]:
+    """The same snapshots; only what training raises is meant, not what is done with them."""
+    with _unfinished_by_exceptions():
+        yield from steps
 
 
 class Worker:
@@ -52,25 +71,20 @@ class Worker:
         self._held: tuple[tuple[Specification, Any], Program] | None = None
 
     def train(self, piece: Piece) -> list[FinishedRun]:
-        """Train a piece to its end; an exception in it becomes the failure of its runs."""
-        clock = _Clock()
-        try:
+        """Train a piece to its end, or raise `Unfinished`.
+
+        That a run stops being finite is a result, which is recorded. An exception is none: it says as much of the
+        machine (memory, files, processes, packages) as of the method.
+        """
+        with _unfinished_by_exceptions():
             program = self._compiled(piece)
             snapshot, before = self._unfinished(piece, program)
             runs, tick = _runs(piece), self._tick(piece)
-            steps = training(program, piece.settings, runs, snapshot, tick, self._notice, self._workers)
-        except Exception as error:
-            return _raised(piece, error, clock.seconds)
+            steps = _steps(training(program, piece.settings, runs, snapshot, tick, self._notice, self._workers))
         clock = _Clock(before)
         save = lambda newest: self._save(piece, newest, clock.seconds)  # noqa: E731
         with Saver(save, self._seconds_between_checkpoints, snapshot) as saver:
-            while True:
-                try:
-                    snapshot = next(steps)
-                except StopIteration:
-                    break
-                except Exception as error:
-                    return _raised(piece, error, clock.seconds)
+            for snapshot in steps:
                 if snapshot.batch == 0:
                     clock = _Clock()  # the time before was spent on compiling
                 saver.newest = snapshot
@@ -169,26 +183,6 @@ def _records(piece: Piece, program: Program, states: RunState) -> dict[str, np.n
     if piece.round.name != DEFINITIVE:
         return {}
     return {name: np.asarray(array) for name, array in program.agent.records(states.agent).items()}
-
-
-def _raised(piece: Piece, error: Exception, seconds: float) -> list[FinishedRun]:
-    """The runs of a piece that ended with an exception."""
-    gist = (str(error).strip().splitlines() or [""])[0]
-    cause = Cause(RAISED, f"{type(error).__name__}: {gist}"[:500])
-    nothing = np.zeros(0)
-    return [
-        FinishedRun(
-            cell=piece.plan.cell,
-            key=key,
-            settings=_own_settings(piece, key),
-            batches=nothing.astype(np.int64),
-            episodes=nothing.astype(np.int64),
-            metrics={"mean_return": nothing, "success_rate": nothing},
-            seconds=_core_seconds(seconds, len(piece.keys)),
-            failure=cause,
-        )
-        for key in piece.keys
-    ]
 
 
 def _own_settings(piece: Piece, key: RunKey) -> dict[str, Any]:
