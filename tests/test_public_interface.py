@@ -117,8 +117,8 @@ def test_named_and_built_environments_give_the_same_numbers() -> None:
     [
         ({"method": "hgp"}, "Did you mean 'hpg'"),
         ({"learning_rate": float("nan")}, "learning_rate"),
-        ({"batch_siz": 3}, "There is no setting of hpg on bit-flipping-4 'batch_siz'. Did you mean 'batch_size'"),
-        ({"epsilon": 0.1}, "hpg has no option 'epsilon'; dqn, dqn\\+her have it."),
+        ({"batch_siz": 3}, "There is no setting of hppo on bit-flipping-4 'batch_siz'. Did you mean 'batch_size'"),
+        ({"epsilon": 0.1}, "hppo has no option 'epsilon'; dqn, dqn\\+her have it."),
         ({"method": "dqn", "ended": "drop"}, "dqn has no option 'ended'; hpg, hpg\\+b, policy-gradient have it."),
         (
             {"method": "gcpg", "normaliser_floor": 1e-12},

@@ -134,11 +134,14 @@ def test_the_newest_episodes_take_the_place_of_the_oldest(batches: list[int], ke
     assert int(buffer.added) == first
 
 
-def test_no_memory_is_set_aside_for_episodes_that_never_come() -> None:
-    agent = hppo_agent(BITS, HPPOOptions(**{**SMALL, "episode_limit": 5}))
-    buffer = jax.eval_shape(agent.init, jax.random.key(0)).buffer
-    assert buffer.episodes.lengths.shape == (5,)
-    assert str(buffer.episodes.observations.dtype) == BITS.observation_type
+def test_kept_pictures_fit_into_memory() -> None:
+    """Of states that show as many numbers as a picture, fewer episodes are kept than asked for."""
+    wide = type("Wide", (BitFlipping,), {"observation_shape": property(lambda self: (84, 84, 400))})(3)
+    kept = jax.eval_shape(hppo_agent(wide, HPPOOptions(**SMALL, normalise=False)).init, jax.random.key(0)).buffer.slots
+    assert kept == int(5e8 / (4 * 84 * 84 * 400 * 4))
+    few = jax.eval_shape(hppo_agent(BITS, HPPOOptions(**SMALL)).init, jax.random.key(0)).buffer
+    assert few.slots == SMALL["kept_episodes"]
+    assert str(few.episodes.observations.dtype) == BITS.observation_type
 
 
 def test_goals_are_achieved_later_or_pursued_here_or_elsewhere() -> None:
@@ -472,10 +475,10 @@ LEARNING: dict[str, Any] = {"hidden_layers": (32,), "pairs": 64, "minibatch": 12
 
 
 def test_five_bits_are_learned_in_a_hundred_and_twenty_episodes() -> None:
-    assert success(BitFlipping(5), HPPOOptions(**LEARNING, episode_limit=120, learning_rate=2e-3), 15) > 0.9
+    assert success(BitFlipping(5), HPPOOptions(**LEARNING, learning_rate=2e-3), 15) > 0.9
 
 
 def test_a_continuous_point_is_moved_to_its_goal() -> None:
     """Rewards of -1 and 0, bounded actions, a share of them uniform."""
-    options = HPPOOptions(**LEARNING, episode_limit=320, learning_rate=2e-3, entropy=0.01, exploration=0.1)
+    options = HPPOOptions(**LEARNING, learning_rate=2e-3, entropy=0.01, exploration=0.1)
     assert success(Line(), options, 40) > 0.9

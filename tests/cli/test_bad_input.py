@@ -127,7 +127,7 @@ def test_map_that_is_not_there(refusal: Refusal) -> None:
 
 
 def test_environment_of_impossible_size_makes_no_folder(refusal: Refusal) -> None:
-    assert "1 to 64 bits, not 99" in refusal("train", "bit-flipping-99")
+    assert "1 to 120 bits, not 199" in refusal("train", "bit-flipping-199")
 
 
 def test_folder_of_a_different_run_is_refused(refusal: Refusal, copied: Path) -> None:

@@ -24,7 +24,7 @@ TINY = ["--batch-size", "2", "--evaluate-every", "1", "--evaluation-episodes", "
 def reach(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two batches with continuous actions."""
     folder = tmp_path_factory.mktemp("runs") / "reach"
-    arguments = ["train", "gym:FetchReach-v4", "--batches", "2", "--normalise", *TINY]
+    arguments = ["train", "gym:FetchReach-v4", "--method", "hpg", "--batches", "2", "--normalise", *TINY]
     main([*arguments, "--max-active-goals", "2", "--output", str(folder)])
     return folder
 
@@ -43,11 +43,39 @@ def test_a_run_of_continuous_actions_leaves_what_every_run_leaves(reach: Path) -
 
 def test_resuming_is_exact(reach: Path, tmp_path: Path) -> None:
     for batches in ("1", "2"):
-        arguments = ["train", "gym:FetchReach-v4", "--batches", batches, "--normalise", *TINY]
+        arguments = ["train", "gym:FetchReach-v4", "--method", "hpg", "--batches", batches, "--normalise", *TINY]
         resume = ["--resume"] if batches == "2" else []
         main([*arguments, "--max-active-goals", "2", "--output", str(tmp_path / "again"), *resume])
     assert (tmp_path / "again" / "evaluations.csv").read_bytes() == (reach / "evaluations.csv").read_bytes()
     assert (tmp_path / "again" / "checkpoint.npz").read_bytes() == (reach / "checkpoint.npz").read_bytes()
+
+
+def test_hindsight_ppo_is_made_longer_to_the_very_same_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The kept episodes are in the checkpoint; the line at the start says what was chosen for the environment."""
+    few = [
+        "--kept-episodes",
+        "6",
+        "--pairs",
+        "4",
+        "--minibatch",
+        "32",
+        "--gradient-steps",
+        "2",
+        "--steps-per-draw",
+        "1",
+    ]
+    arguments = ["train", "gym:environments.registered_lines:MoodyLine-v0", *TINY, *few, "--workers", "1"]
+    main([*arguments, "--batches", "3", "--output", str(tmp_path / "whole")])
+    assert "Chosen for this environment: 2 gradient steps a batch, 6 episodes kept" in capsys.readouterr().err
+    for batches, more in (("1", []), ("3", ["--resume"])):
+        main([*arguments, "--batches", batches, "--output", str(tmp_path / "again"), *more])
+    for name in ("evaluations.csv", "checkpoint.npz"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    _, snapshot, _ = load_policies(tmp_path / "again")
+    assert int(snapshot.states.agent.buffer.added[0]) == 6
+    assert read_evaluations(tmp_path / "again" / "evaluations.csv").metrics["entropy"].shape == (1, 4)
 
 
 def test_evaluation(reach: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,7 +138,7 @@ def test_an_action_space_that_no_policy_can_choose_from(tmp_path: Path, capsys: 
     assert list(tmp_path.iterdir()) == []
 
 
-LINE = ["train", "gym:environments.registered_lines:MoodyLine-v0", *TINY, "--learning-rate", "0.01"]
+LINE = ["train", "gym:environments.registered_lines:MoodyLine-v0", "--method", "hpg", *TINY, "--learning-rate", "0.01"]
 
 
 @pytest.fixture(scope="module")

@@ -276,7 +276,7 @@ def test_check_of_an_own_environment(capsys: pytest.CaptureFixture[str]) -> None
         (["no_pieces:Line"], "There is no module 'no_pieces'"),
         (["pieces:PIECE"], "There is no environment in 'pieces' 'PIECE'."),
         (["pieces:Line", "--spots", "many"], "--spots"),
-        (["pieces:Line", "--boldness", "0.5"], "There is no setting of hpg on pieces:Line '--boldness'."),
+        (["pieces:Line", "--boldness", "0.5"], "There is no setting of hppo on pieces:Line '--boldness'."),
         (
             ["bit-flipping-3", "--method", "pieces:tabel"],
             "no method in 'pieces' 'tabel'. Did you mean 'table'?",

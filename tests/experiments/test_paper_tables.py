@@ -16,6 +16,7 @@ from hindsight_rl.experiments.paper import (
     paper_result,
     paper_settings,
     rate_tables,
+    spaced,
     tables,
     tried_learning_rates,
 )
@@ -71,7 +72,7 @@ def test_learning_rates_that_were_tried() -> None:
 
 @pytest.mark.parametrize("row", tables()["settings"], ids=lambda row: f"{row['environment']}, {row['batch_size']}")
 def test_every_row_makes_settings(row: dict[str, Any]) -> None:
-    made = complete(row["environment"], {"batch_size": row["batch_size"]})
+    made = complete(row["environment"], {"method": "hpg", "batch_size": row["batch_size"]})
     assert made.batches == row["batches"]
     assert len(made.evaluation_batches) == 101
     assert made.options.max_active_goals == row["max_active_goals_per_episode"]
@@ -79,7 +80,7 @@ def test_every_row_makes_settings(row: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("environment", "batch_size", "batches", "evaluate_every"), DEFINITIVE)
 def test_defaults_are_the_papers(environment: str, batch_size: int, batches: int, evaluate_every: int) -> None:
-    made = complete(environment, {"batch_size": batch_size})
+    made = complete(environment, {"method": "hpg", "batch_size": batch_size})
     assert (made.batch_size, made.batches, made.evaluate_every) == (batch_size, batches, evaluate_every)
     assert made.evaluation_episodes == 256
     assert made.options.hidden_layers == (256, 256)
@@ -96,7 +97,10 @@ def test_default_learning_rate_is_one_that_the_paper_tried(environment: str, met
 
 
 def test_pictures_and_robots_are_learned_slowly() -> None:
-    assert [complete(name, {}).options.learning_rate for name in ("ms-pacman", "fetch-push")] == [1e-4, 1e-4]
+    assert [complete(name, {"method": "hpg"}).options.learning_rate for name in ("ms-pacman", "fetch-push")] == [
+        1e-4,
+        1e-4,
+    ]
 
 
 def test_q_networks_have_learning_rates_of_their_own() -> None:
@@ -172,14 +176,31 @@ def test_given_values_win() -> None:
 
 
 def test_where_the_paper_says_nothing_there_are_defaults() -> None:
-    assert complete("bit-flipping-9", {}) == Settings()
-    assert complete("custom", {"batch_size": 3}) == Settings(batch_size=3)
+    assert complete("bit-flipping-9", {"method": "hpg"}) == Settings(method="hpg")
+    assert complete("custom", {"method": "hpg", "batch_size": 3}) == Settings(method="hpg", batch_size=3)
+
+
+@pytest.mark.parametrize("environment", ["bit-flipping-16", "four-rooms", "custom", "fetch-push", "gym:FetchReach-v4"])
+def test_without_a_word_hindsight_ppo_trains_with_settings_of_its_own(environment: str) -> None:
+    made = complete(environment, {})
+    assert made.method == "hppo"
+    hosted = environment in ("fetch-push", "gym:FetchReach-v4")
+    assert made.episodes_end == ("horizon" if hosted else "goal")
+    trained = made.evaluate_every * made.batch_size
+    assert not hosted or made.evaluation_episodes <= trained / 10, "evaluations take at most a tenth of the steps"
+
+
+@pytest.mark.parametrize(
+    ("batches", "most", "expected"), [(1, 20, 1), (15, 20, 5), (100, 20, 20), (300, 4, 4), (7, 4, 1)]
+)
+def test_evaluations_of_a_given_number_of_batches_are_spaced(batches: int, most: int, expected: int) -> None:
+    assert spaced(batches, most) == expected
 
 
 @pytest.mark.parametrize(("batches", "expected"), [(1, 1), (7, 1), (300, 3), (997, 1), (1000, 10), (1100, 11)])
 def test_evaluations_adapt_to_given_batches(batches: int, expected: int) -> None:
     assert about_a_hundredth(batches) == expected
-    assert complete("bit-flipping-8", {"batches": batches}).evaluate_every == expected
+    assert complete("bit-flipping-8", {"method": "hpg", "batches": batches}).evaluate_every == expected
 
 
 def test_adapted_evaluations_always_fit() -> None:

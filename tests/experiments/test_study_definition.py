@@ -240,7 +240,7 @@ def test_mistakes_in_an_override_are_found_whether_or_not_it_applies(
         ({"methods": ["hpg", "gcpg", "hpg"]}, "'hpg' is named twice."),
         ({"batch_sizes": [8, 8]}, "8 is named twice."),
         ({"environments": ["bit-flipping-8", "bit-flipping"]}, "'bit-flipping-8' is named twice."),
-        ({"environments": ["bit-flipping-99"]}, "1 to 64 bits, not 99"),
+        ({"environments": ["bit-flipping-199"]}, "1 to 120 bits, not 199"),
         ({"environments": ["grid:no-such-map.txt"]}, "The map file 'no-such-map.txt' cannot be read"),
     ],
 )

@@ -15,7 +15,7 @@ LEARNING_RATES = ("learning_rate", "baseline_learning_rate")
 
 def refusal(**values: Any) -> str:
     with pytest.raises(HindsightError) as refused:
-        make_settings(values)
+        make_settings({"method": "hpg", **values})
     return str(refused.value)
 
 

@@ -19,13 +19,10 @@ from hindsight_rl.environments.interface import Task
 from hindsight_rl.networks.actor_critic import Actor, Critic, Inputs
 from hindsight_rl.networks.perceptron import flat_size
 
-STATISTICS_EPISODES = 256
-"""Episodes that the statistics of the networks' inputs are taken from; later ones would change every ratio."""
-
 FEW_NUMBERS = 8
 """Up to so many numbers of observation and goal together are shown as waves too, unless options say otherwise."""
 WAVES = 3
-MOST_BYTES = 1e9
+MOST_BYTES = 5e8
 """Of kept observations; episodes of pictures are large."""
 
 OTHERS = 8
@@ -97,8 +94,10 @@ def hppo_agent(task: Task, options: PPOOptions) -> Agent:
         return _greedy(state.learned.actor, state.inputs, observations, goals)
 
     def update(state: HPPOState, episodes: Episodes, rates: Rates, key: Key[Array, ""]) -> Update:
+        if (size := len(episodes.lengths)) > slots:
+            raise HindsightError(f"There is room for {slots} kept episodes, but a batch has {size}: keep more of them.")
         buffer = add_episodes(state.buffer, episodes)
-        inputs = _seen(state.inputs, episodes, state.buffer.added < STATISTICS_EPISODES)
+        inputs = _seen(state.inputs, episodes)
         first = state.buffer.added == 0
         pace = jax.lax.cond(first, lambda: mean_reward(task, options, episodes), lambda: state.pace)
         learned, notes = learn(task, options, inputs, state.learned, buffer, rates, key, pace)
@@ -123,10 +122,10 @@ def _bounded(task: Task) -> bool:
 
 
 def _slots(task: Task, options: PPOOptions) -> int:
-    """Episodes for which there is room: as many as are wanted, will ever come, and fit into memory."""
+    """Episodes for which there is room: as many as are wanted, or fit into memory. A run can always be made longer."""
     bytes_each = task.horizon * np.prod(task.observation_shape) * np.dtype(task.observation_type).itemsize
     fitting = max(int(MOST_BYTES / bytes_each), 1)
-    return min(options.kept_episodes, options.episode_limit or options.kept_episodes, fitting)
+    return min(options.kept_episodes, fitting)
 
 
 def _remark(task: Task, options: PPOOptions, uniform: float, waves: int, slots: int) -> str:
@@ -137,7 +136,7 @@ def _remark(task: Task, options: PPOOptions, uniform: float, waves: int, slots: 
         f"{slots} episodes{pictures} kept",
         f"entropy {options.entropy_weight(task.continuous):g}",
         f"{uniform:.0%} of actions uniform" if uniform else "actions from the policy alone",
-        "inputs normalised by the first episodes" if options.normalise else "inputs as they are",
+        "inputs normalised" if options.normalise else "inputs as they are",
         *([f"{waves} waves of each input"] if waves else []),
         f"rewards divided by {options.reward_scale or task.horizon:g} and counted from the first batch's mean",
     ]
@@ -148,8 +147,8 @@ def _greedy(actor: Actor, inputs: Inputs, observations: Array, goals: Array) -> 
     return actor.head.mode(actor(*inputs(observations, goals)))
 
 
-def _seen(inputs: Inputs, episodes: Episodes, early: Array) -> Inputs:
-    """Inputs with a batch in their statistics, if it is an early one."""
+def _seen(inputs: Inputs, episodes: Episodes) -> Inputs:
+    """Inputs with a batch in their statistics. Each later batch moves them less: a jump would change every ratio."""
     if inputs.goals is None:
         return inputs
     states = jnp.arange(episodes.observations.shape[1])[None] <= episodes.lengths[:, None]
@@ -162,7 +161,7 @@ def _seen(inputs: Inputs, episodes: Episodes, early: Array) -> Inputs:
     if inputs.observations is not None:
         rows = episodes.observations.reshape(states.size, -1).astype(jnp.float32)
         newer = eqx.tree_at(lambda one: one.observations, newer, inputs.observations.seen(rows, states.ravel()))
-    return jax.tree.map(lambda new, old: jnp.where(early, new, old), newer, inputs)
+    return newer
 
 
 def _cause(notes: Notes, learned: Learned) -> Int[Array, ""]:

@@ -28,8 +28,9 @@ class PPOOptions(Options):
     """Steps after which pairs of episode and goal are drawn anew, and their targets computed."""
     pairs: Count = 256
     """Pairs of episode and goal in each draw."""
-    minibatch: Count = 512
-    """Decisions in each gradient step, of those that the drawn pairs made."""
+    minibatch: Count | None = None
+    """Decisions in each gradient step, of those that the drawn pairs made. Unless given, as many as 32 episodes that
+    last to the horizon have."""
     kept_episodes: Count = 4096
     """The newest episodes, from which pairs are drawn; the size of a batch draws from the newest batch alone."""
     trace: Share = 0.9
@@ -55,7 +56,7 @@ class PPOOptions(Options):
     deviation_floor: Amount = 0.1
     """The least standard deviation of continuous actions, where the bounds lie at -1 and 1."""
     normalise: bool = True
-    """Show the networks observations and goals with mean 0 and deviation 1, by the statistics of the first episodes."""
+    """Show the networks observations and goals with mean 0 and deviation 1, by running statistics."""
     interactions: bool = True
     """Show the networks the product of observation and goal as well, where they have the same size."""
     waves: Whole | None = None
@@ -65,12 +66,14 @@ class PPOOptions(Options):
     """Added to every reward that the agent learns from; 1 turns -1 and 0 into 0 and 1."""
     reward_scale: Rate | None = None
     """What rewards are divided by; the horizon unless given."""
-    episode_limit: Count | None = None
-    """Episodes that the run will ever see; no memory is set aside for more. Set by the run."""
 
     def steps_on_a_batch(self, actions: int) -> int:
         """Gradient steps where there are so many actions."""
         return self.gradient_steps or max(FEWEST_STEPS, 3 * actions)
+
+    def decisions_in_a_step(self, horizon: int) -> int:
+        """Where an episode has so many states at the most."""
+        return self.minibatch or 32 * (horizon - 1)
 
     def entropy_weight(self, continuous: bool) -> float:
         """Of continuous actions one deviation serves all states, so that a small weight moves it."""

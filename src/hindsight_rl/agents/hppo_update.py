@@ -58,6 +58,7 @@ def learn(
 ) -> tuple[Learned, Notes]:
     """All steps on a batch, which is in the buffer: draw pairs, evaluate them, take some steps, and again."""
     steps = options.steps_on_a_batch(task.action_count)
+    minibatch = options.decisions_in_a_step(task.horizon)
     limit = jnp.inf if options.divergence_limit is None else options.divergence_limit
 
     def draw_goes_on(carry: tuple[Array, Learned, Notes]) -> Array:
@@ -80,7 +81,7 @@ def learn(
 
         def step(carry: tuple[Array, Learned, Notes]) -> tuple[Array, Learned, Notes]:
             number, learned, notes = carry
-            places = (number * options.minibatch + jnp.arange(options.minibatch)) % jnp.maximum(count, 1)
+            places = (number * minibatch + jnp.arange(minibatch)) % jnp.maximum(count, 1)
             rows: Samples = jax.tree.map(lambda leaf: leaf[order[places]], samples)
             learned, notes = descend(options, inputs, learned, old, buffer, rows, rates, notes)
             return number + 1, learned, notes

@@ -13,6 +13,9 @@ from hindsight_rl.environments.interface import Environment, remaining_time_rewa
 
 Bits = Float[Array, " bits"]
 
+MOST_BITS = 120
+"""The probability of one of more strings would be too small for single precision."""
+
 
 class BitFlipping(Environment):
     """The paper's bit flipping environment with `bits` bits: as many actions, and a horizon of one more.
@@ -25,8 +28,8 @@ class BitFlipping(Environment):
     action_count: int
 
     def __init__(self, bits: int = 8):
-        if not 1 <= bits <= 64:
-            raise HindsightError(f"bit-flipping takes 1 to 64 bits, not {bits}.")
+        if not 1 <= bits <= MOST_BITS:
+            raise HindsightError(f"bit-flipping takes 1 to {MOST_BITS} bits, not {bits}.")
         self.bits = bits
         self.horizon = bits + 1
         self.action_count = bits
