@@ -134,7 +134,7 @@ def _remark(task: Task, options: PPOOptions, uniform: float, waves: int, slots: 
     said = [
         f"{options.steps_on_a_batch(task.action_count)} gradient steps a batch",
         f"{slots} episodes{pictures} kept",
-        f"entropy {options.entropy_weight(task.continuous):g}",
+        f"entropy {options.entropy_weight(task.continuous, task.horizon):g}",
         f"{uniform:.0%} of actions uniform" if uniform else "actions from the policy alone",
         "inputs normalised" if options.normalise else "inputs as they are",
         *([f"{waves} waves of each input"] if waves else []),

@@ -46,8 +46,8 @@ class PPOOptions(Options):
     divergence_limit: Rate | None = None
     """KL divergence, added up over the draws, at which the steps on a batch stop; never unless given."""
     entropy: Amount | None = None
-    """Weight of the policy's entropy, beside advantages with a mean square of one. Unless given, 0.1 where there are
-    a few actions, and 0.01 where they are continuous."""
+    """Weight of the policy's entropy, beside advantages with a mean square of one. Unless given, 0.01 where
+    actions are continuous; otherwise 0.1, less where episodes are longer than 25 actions, as 0.05 for 50."""
     target_rate: PositiveShare = 0.05
     """How far the target critic moves towards the critic at each step."""
     exploration: Share | None = None
@@ -75,9 +75,13 @@ class PPOOptions(Options):
         """Where an episode has so many states at the most."""
         return self.minibatch or 32 * (horizon - 1)
 
-    def entropy_weight(self, continuous: bool) -> float:
-        """Of continuous actions one deviation serves all states, so that a small weight moves it."""
-        return self.entropy if self.entropy is not None else 0.01 if continuous else 0.1
+    def entropy_weight(self, continuous: bool, horizon: int) -> float:
+        """Of continuous actions one deviation serves all states, so that a small weight moves it.
+
+        In a long episode many actions must go right, so that each may be left less to chance.
+        """
+        chosen = 0.01 if continuous else min(0.1, 2.5 / (horizon - 1))
+        return chosen if self.entropy is None else self.entropy
 
     def uniform_share(self, bounded: bool) -> float:
         """Of actions within bounds, which few of a normal distribution's lie near once it is narrow."""

@@ -115,8 +115,9 @@ def descend(
     actions = episodes.actions[rows.slots, rows.times]
     clock = rows.times / episodes.actions.shape[1]
     count = jnp.maximum(jnp.sum(rows.decides), 1)
+    entropy = options.entropy_weight(isinstance(old.head, Normal), episodes.observations.shape[1])
     (_, found), slope = jax.value_and_grad(policy_loss, has_aux=True)(
-        learned.actor, old, observations, goals, actions, rows, options
+        learned.actor, old, observations, goals, actions, rows, options.clip, entropy
     )
 
     def critic_loss(critic: Critic) -> Float[Array, ""]:
@@ -135,7 +136,14 @@ def descend(
 
 
 def policy_loss(
-    actor: Actor, old: Actor, observations: Array, goals: Array, actions: Array, rows: Samples, options: PPOOptions
+    actor: Actor,
+    old: Actor,
+    observations: Array,
+    goals: Array,
+    actions: Array,
+    rows: Samples,
+    clip: float,
+    entropy_weight: float,
 ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
     """Minus the mean over decisions of the clipped objective and of the entropy's share; and what is reported."""
     count = jnp.maximum(jnp.sum(rows.decides), 1)
@@ -143,7 +151,7 @@ def policy_loss(
     logs = actor.head.log_probability(distributions, actions)
     weights = jnp.where(rows.decides, rows.weights, 0)
     coefficients, clipped = clipped_coefficients(
-        jax.lax.stop_gradient(logs), old.head.log_probability(rows.old, actions), rows.advantages, weights, options.clip
+        jax.lax.stop_gradient(logs), old.head.log_probability(rows.old, actions), rows.advantages, weights, clip
     )
 
     def mean(values: Array) -> Array:
@@ -152,7 +160,7 @@ def policy_loss(
     entropy = mean(actor.head.entropy(distributions))
     divergence = mean(actor.head.divergence(old.head, rows.old, distributions))
     # Differentiated with the coefficients held constant.
-    loss = -jnp.sum(coefficients * logs) / count - options.entropy_weight(isinstance(actor.head, Normal)) * entropy
+    loss = -jnp.sum(coefficients * logs) / count - entropy_weight * entropy
     found = {"entropy": entropy, "clipped": mean(clipped), "divergence": divergence}
     return loss, jax.lax.stop_gradient(found)
 
