@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup system-packages demo test test-slow coverage lint types hooks bench bench-replay bench-packages results-paper results-halving results-her results-hosted results-gradients format clean
+.PHONY: help setup system-packages demo test test-slow coverage lint types hooks bench bench-replay bench-packages results-paper results-halving results-her results-hosted results-hppo results-gradients format clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -87,6 +87,9 @@ results-her: setup ## DQN and DQN+HER beside GCPG and HPG (hours; goes on where 
 
 results-hosted: setup ## FetchReach, FetchPush and Ms. Pac-man: curves and films (many hours; goes on where it stopped)
 	$(BIN)/python scripts/results_hosted.py
+
+results-hppo: setup ## Hindsight PPO beside PPO, on bits, rooms and robots (hours; goes on where it stopped)
+	$(BIN)/python scripts/results_hppo.py
 
 results-gradients: setup ## The measurements of docs/gradients.md (half an hour; goes on where it stopped)
 	$(BIN)/python scripts/results_gradients.py

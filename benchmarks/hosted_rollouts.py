@@ -24,7 +24,7 @@ def measure_rollout(name: str, seconds: float, rounds: int) -> dict[str, Any]:
     Also processor seconds, which a busy machine hardly changes: those of the learning process for each time step of a
     batch, during which the workers wait, and those of one policy call among them.
     """
-    job = resolve(name, {})
+    job = resolve(name, {"method": "hpg"})
     task, settings = job.environment.task, job.settings
     assert isinstance(task, HostedTask)
     program = make_program(task, settings)

@@ -4,20 +4,9 @@ Run it with `make results-hosted` (many hours), or `python scripts/results_hoste
 Each goes on where it was stopped, and what is finished is not made again.
 """
 
-import re
-import shutil
 import sys
-from pathlib import Path
 
-from hindsight_rl.analysis.figures import figure_bytes, learning_curves
-from hindsight_rl.analysis.statistics import learning_curve
-from hindsight_rl.cli import main as hindsight
-from hindsight_rl.records.evaluations import read_evaluations
-
-RESULTS = Path(__file__).parent.parent / "results" / "hosted"
-RUNS = Path("runs") / "hosted"
-KEPT = ("evaluations.csv", "settings.json", "summary.json", "versions.json")
-EPISODES_FILMED = 4
+from kept_runs import KeptRuns
 
 PUSH = (
     "fetch-push --batch-size 16 --evaluate-every 100 --evaluation-episodes 100 --learning-rate 0.0001 "
@@ -53,36 +42,7 @@ TOGETHER = {
     "ms-pacman, batch size 16": {"hpg": "ms-pacman-hpg-batch16", "gcpg": "ms-pacman-gcpg-batch16"},
     "ms-pacman, batch size 2": {"hpg": "ms-pacman-hpg-batch2", "gcpg": "ms-pacman-gcpg-batch2"},
 }
-"""Figures with the curves of several runs, by their titles."""
-
-
-def main(names: list[str]) -> None:
-    """Train, film and keep what is small."""
-    unknown = sorted(set(names) - JOBS.keys())
-    if unknown:
-        sys.exit(f"There is no run '{unknown[0]}'. Known: {', '.join(JOBS)}.")
-    for name in names or JOBS:
-        folder = RUNS / name
-        hindsight(["train", *JOBS[name].split(), "--output", str(folder), "--resume"])
-        kept = RESULTS / name
-        kept.mkdir(parents=True, exist_ok=True)
-        if not (kept / "policy.mp4").exists():
-            film = ["--video", str(kept / "policy.mp4"), "--episodes", str(EPISODES_FILMED)]
-            hindsight(["render", str(folder), *film])
-        for file in KEPT:
-            shutil.copy(folder / file, kept / file)
-        draw_together()
-
-
-def draw_together() -> None:
-    """Draw the finished runs of an environment and batch size into one figure."""
-    for title, names in TOGETHER.items():
-        tables = {label: RESULTS / name / "evaluations.csv" for label, name in names.items()}
-        curves = {label: learning_curve(read_evaluations(path)) for label, path in tables.items() if path.exists()}
-        if curves:
-            picture = figure_bytes(learning_curves(curves, title, None))
-            (RESULTS / f"{re.sub('[^A-Za-z0-9]+', '-', title)}.png").write_bytes(picture)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    KeptRuns("hosted", JOBS, TOGETHER, films=frozenset(JOBS)).make(sys.argv[1:])

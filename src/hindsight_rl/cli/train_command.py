@@ -165,7 +165,7 @@ _ENVIRONMENT = (
     "Such as bit-flipping-8, four-rooms, grid:maze.txt, gym:FetchReach-v4, or your own as my_module:MyEnvironment; "
     "`hindsight environments` lists them."
 )
-_METHOD = "Such as hpg or gcpg, or your own as my_module:my_method; `hindsight methods` lists them."
+_METHOD = "Such as hppo or hpg, or your own as my_module:my_method; `hindsight methods` lists them."
 
 
 def _known(asked: Asked) -> tuple[Names, dict[str, Any]]:
