@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml constraints.txt
 system-packages: ## Debian's chromium for the tests of reports, and EGL for films without a display
 	@sh scripts/install_system_packages.sh
 
-demo: setup ## Watch HPG learn bit flipping while GCPG falls behind
+demo: setup ## Watch HPPO and HPG learn bit flipping while GCPG falls behind
 	$(BIN)/python scripts/demo.py
 
 test: setup system-packages lint types ## All tests, linters and type checks

@@ -20,7 +20,7 @@ def test_the_training_loop_example_learns(capsys: pytest.CaptureFixture[str]) ->
 def test_the_custom_environment_can_be_learned_and_drawn() -> None:
     """Half of the example's own job, with a fixed seed."""
     ring = runpy.run_path(str(EXAMPLES / "custom_environment.py"))["Ring"]()
-    result = hindsight_rl.train(ring, batch_size=4, batches=150, evaluate_every=150, runs=2)
+    result = hindsight_rl.train(ring, method="hpg", batch_size=4, batches=150, evaluate_every=150, runs=2)
     before, after = result.evaluations.mean_returns.mean(axis=0)
     assert after > before + 1.5
     assert ring.render(3, [3.0]).count("*") == 1

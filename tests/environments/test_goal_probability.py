@@ -1,5 +1,7 @@
 """How probable a goal of a Gymnasium environment is: as said, or by the box of the goals that it draws."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -61,7 +63,14 @@ def test_a_task_can_be_trained_on() -> None:
         return jnp.float32(1)
 
     task = gymnasium_task(Line(), horizon=13, goal_probability=probability)
-    settings = {"batches": 1, "evaluate_every": 1, "evaluation_episodes": 2, "batch_size": 2, "hidden_layers": [4]}
+    settings: dict[str, Any] = {
+        "batches": 1,
+        "evaluate_every": 1,
+        "evaluation_episodes": 2,
+        "batch_size": 2,
+        "hidden_layers": [4],
+    }
+    settings["method"] = "hpg"  # which weighs goals by their probabilities
     with pytest.warns(UserWarning, match="played in this process"):
         result = hindsight_rl.train(task, **settings)
     assert result.evaluations.mean_returns.shape == (1, 2)

@@ -20,6 +20,7 @@ from hindsight_rl.rollout.hosted import open_pool, play_hosted
 
 NAME = "environments.registered_lines:MoodyLine-v0"
 SMALL: dict[str, Any] = {
+    "method": "hpg",
     "batch_size": 5,
     "batches": 4,
     "evaluate_every": 2,

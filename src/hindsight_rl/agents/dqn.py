@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, Key
 
-from hindsight_rl.agents.interface import NOT_FINITE, Agent, Rates, Update
+from hindsight_rl.agents.interface import NOT_FINITE, Agent, Rates, Update, all_finite
 from hindsight_rl.agents.picture_replay import (
     PictureReplay,
     add_pictures,
@@ -156,7 +156,7 @@ def descend(learned: Learned, transitions: Transitions, targets: Float[Array, " 
 
 def _finite(before: Learned, after: Learned) -> tuple[Learned, Int[Array, ""]]:
     """What was learned, or what there was before where that is not finite any more, and the cause."""
-    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(after[0])]))
+    finite = all_finite(after[0])
     kept = jax.tree.map(lambda new, old: jnp.where(finite, new, old), after, before)
     return kept, jnp.where(finite, 0, NOT_FINITE).astype(jnp.int32)
 

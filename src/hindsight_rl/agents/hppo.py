@@ -11,8 +11,8 @@ from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 from hindsight_rl.agents.episode_buffer import EpisodeBuffer, add_episodes, empty_buffer
 from hindsight_rl.agents.hppo_options import PPOOptions
 from hindsight_rl.agents.hppo_samples import mean_reward
-from hindsight_rl.agents.hppo_update import OPTIMISER, Learned, Notes, all_finite, learn
-from hindsight_rl.agents.interface import CAUSES, Agent, Rates, Update
+from hindsight_rl.agents.hppo_update import OPTIMISER, Learned, Notes, learn
+from hindsight_rl.agents.interface import CAUSES, Agent, Rates, Update, all_finite
 from hindsight_rl.core.episodes import Episodes
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.interface import Task

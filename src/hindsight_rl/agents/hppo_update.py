@@ -1,7 +1,7 @@
 """What hindsight PPO makes of a batch: several clipped steps on pairs of kept episodes and goals."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from hindsight_rl.agents.episode_buffer import EpisodeBuffer
 from hindsight_rl.agents.hppo_options import PPOOptions
 from hindsight_rl.agents.hppo_samples import Networks, Samples, draw_pairs, samples_of
-from hindsight_rl.agents.interface import Rates
+from hindsight_rl.agents.interface import Rates, all_finite
 from hindsight_rl.environments.interface import Task
 from hindsight_rl.estimators.off_policy import clipped_coefficients, effective_share
 from hindsight_rl.networks.actor_critic import Actor, Critic, Inputs
@@ -163,11 +163,6 @@ def policy_loss(
     loss = -jnp.sum(coefficients * logs) / count - entropy_weight * entropy
     found = {"entropy": entropy, "clipped": mean(clipped), "divergence": divergence}
     return loss, jax.lax.stop_gradient(found)
-
-
-def all_finite(tree: Any) -> Bool[Array, ""]:
-    """Whether every number of a tree of arrays is finite."""
-    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]))
 
 
 def no_notes() -> Notes:

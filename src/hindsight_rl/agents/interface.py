@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from jaxtyping import Array, Float, Int, Key
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from hindsight_rl.core.episodes import Episodes
 
@@ -25,6 +27,11 @@ Rates = Mapping[str, Float[Array, ""]]
 """The options of a method that are inputs of its compiled program, by name: learning rates, as a rule."""
 
 NOTHING: Mapping[str, Any] = {}
+
+
+def all_finite(tree: Any) -> Bool[Array, ""]:
+    """Whether every number of a tree of arrays is finite."""
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]))
 
 
 class Update(NamedTuple):

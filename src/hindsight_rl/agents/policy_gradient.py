@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from hindsight_rl.agents.active_goals import active_goals, own_rewards, pursued_goals, rewards_of_goals
 from hindsight_rl.agents.baseline import pursued_values, temporal_difference_gradient, values_under_goals
-from hindsight_rl.agents.interface import Agent, Rates, Update
+from hindsight_rl.agents.interface import Agent, Rates, Update, all_finite
 from hindsight_rl.agents.options import HindsightBaselineOptions, PolicyOptions
 from hindsight_rl.agents.surrogate import States, encode_states, log_probabilities_under_goals, surrogate_gradient
 from hindsight_rl.core.episodes import Episodes
@@ -112,16 +112,16 @@ def _update(
     updated = state._replace(policy=with_statistics(policy, episodes), policy_optimiser=policy_optimiser)
     if state.ratio_counts is not None and counts is not None:
         updated = updated._replace(ratio_counts=state.ratio_counts + counts)
-    finite = [jnp.bool_(True), _finite(gradient)]
+    finite = [jnp.bool_(True), all_finite(gradient)]
     if state.baseline is not None:
         descent = temporal_difference_gradient(task, state.baseline, episodes, options)
         rate = rates["baseline_learning_rate"]
         baseline, optimiser = _ascend(state.baseline, descent, state.baseline_optimiser, -rate)
         updated = updated._replace(baseline=baseline, baseline_optimiser=optimiser)
-        finite.append(_finite(descent))
+        finite.append(all_finite(descent))
     else:
         finite.append(jnp.bool_(True))
-    finite.append(_finite((updated.policy, updated.baseline)))
+    finite.append(all_finite((updated.policy, updated.baseline)))
     # The first check that fails names the cause; where none does, argmax finds the padding's 0.
     cause = jnp.argmax(~jnp.stack(finite)).astype(jnp.int32)
     return Update(jax.tree.map(lambda new, old: jnp.where(cause == 0, new, old), updated, state), cause)
@@ -194,10 +194,6 @@ def count_active_ratios(
 def _ascend(model: eqx.Module, gradient: eqx.Module, optimiser: optax.OptState, rate: Array) -> tuple[Any, ...]:
     direction, optimiser = OPTIMISER.update(gradient, optimiser)
     return jax.tree.map(lambda parameter, step: parameter + rate * step, model, direction), optimiser
-
-
-def _finite(tree: object) -> Array:
-    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]))
 
 
 def _rows(batch: Array) -> Float[Array, "row features"]:
