@@ -4,6 +4,7 @@ The learner asks for one step of many episodes at once. A worker that dies or ha
 played again from their seeds with the same actions, so that nothing is lost and nothing differs.
 """
 
+import atexit
 import multiprocessing
 import signal
 import time
@@ -145,7 +146,10 @@ class WorkerPool:
         self._histories = [_History() for _ in range(slots)]
         self._own: dict[int, Simulator] = {}
         shares = [list(range(number, slots, workers)) for number in range(min(workers, slots))]
-        self._workers = [self._start(share) for share in shares]
+        self._workers: list[_Worker] = []
+        # Where nobody closes the pool, Python asks workers to end and waits for them, however long they hang.
+        atexit.register(self._kill)
+        self._workers += [self._start(share) for share in shares]
 
     def __enter__(self) -> Self:
         return self
@@ -166,9 +170,14 @@ class WorkerPool:
                 worker.process.kill()
                 worker.process.join()
         self._workers = []
+        atexit.unregister(self._kill)
         for simulator in self._own.values():
             simulator.close()
         self._own = {}
+
+    def _kill(self) -> None:
+        for worker in self._workers:
+            worker.process.kill()
 
     def begin(self, slots: Sequence[int] | np.ndarray, seeds: np.ndarray) -> None:
         """Begin an episode in each of some slots; seeds of the episode and of its goal."""
