@@ -1,5 +1,7 @@
 """Strict settings for every test."""
 
+import signal
+import threading
 from collections.abc import Iterator
 
 import jax
@@ -19,6 +21,12 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 # The same examples each time: a failure elsewhere is a failure here. No deadline, since the first example compiles.
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40, database=None)
 settings.load_profile("repeatable")
+
+# Whoever runs the tests may have told them to ignore these (nohup, a shell's background); what they start would too.
+if threading.current_thread() is threading.main_thread():
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 LONGEST_FIRST = (
     "test_killed_studies.py",
