@@ -41,7 +41,7 @@ def test_damaged_runs_stop_a_study_until_they_are_run_again(finished: Path, copi
         lambda: merge_study(copied, finished, small_study()),
     ):
         assert refusal(call) == f"{damage} To run them again: hindsight study run, with --repair."
-    assert len(results_in(copied).runs) == 22 - 3
+    assert len(results_in(copied).runs) == 28 - 3
     run_study(small_study(), copied, repair=True)
     assert numbers_in(copied) == numbers_in(finished)
 
@@ -75,7 +75,7 @@ def test_on_the_command_line(
     main(["study", "export", str(copied)])
     shown = capsys.readouterr()
     assert f"is damaged: not what was written are {NAMES}. They are left out." in shown.err
-    assert shown.out.endswith("evaluations.csv has the evaluations of 19 runs.\n")
+    assert shown.out.endswith("evaluations.csv has the evaluations of 25 runs.\n")
     with pytest.raises(SystemExit) as stop:
         main(["study", "run", str(copied)])
     assert stop.value.code == 2

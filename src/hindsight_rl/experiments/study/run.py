@@ -48,7 +48,8 @@ def search_at_chance(results: StudyResults, plan: Plan) -> bool:
 
 def continued(study: Study, results: StudyResults) -> Study:
     """The study, guarded as it was when it began; so are cells that join a folder which began without a guard."""
-    begun = {cell: Plan.from_json(cell, results.plans[cell]).guarded for cell in {run.cell for run in results.runs}}
+    cells = {run.cell for run in results.runs} & results.plans.keys()  # a damaged plan is not among them
+    begun = {cell: Plan.from_json(cell, results.plans[cell]).guarded for cell in cells}
     plans = (replace(plan, guarded=begun.get(plan.cell, plan.guarded and all(begun.values()))) for plan in study.plans)
     return replace(study, plans=tuple(plans))
 
