@@ -31,6 +31,9 @@ if threading.current_thread() is threading.main_thread():
 LONGEST_FIRST = (
     "test_killed_studies.py",
     "test_hosted_commands.py",
+    "test_golden_runs.py",
+    "test_hppo.py",
+    "test_older_folders.py",
     "test_dqn_on_pictures.py",
     "test_hosted_rollout.py",
     "test_interrupted_jobs.py",

@@ -50,32 +50,26 @@ def test_resuming_is_exact(reach: Path, tmp_path: Path) -> None:
     assert (tmp_path / "again" / "checkpoint.npz").read_bytes() == (reach / "checkpoint.npz").read_bytes()
 
 
-def test_hindsight_ppo_is_made_longer_to_the_very_same_numbers(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The kept episodes are in the checkpoint; the line at the start says what was chosen for the environment."""
-    few = [
-        "--kept-episodes",
-        "6",
-        "--pairs",
-        "4",
-        "--minibatch",
-        "32",
-        "--gradient-steps",
-        "2",
-        "--steps-per-draw",
-        "1",
-    ]
-    arguments = ["train", "gym:environments.registered_lines:MoodyLine-v0", *TINY, *few, "--workers", "1"]
-    main([*arguments, "--batches", "3", "--output", str(tmp_path / "whole")])
+FEW = ["--kept-episodes", "6", "--pairs", "4", "--minibatch", "32", "--gradient-steps", "2", "--steps-per-draw", "1"]
+
+
+def test_hindsight_ppo_says_what_it_chose_and_what_it_saw(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["train", "gym:environments.registered_lines:MoodyLine-v0", *TINY, *FEW, "--workers", "1"]
+    main([*arguments, "--batches", "1", "--output", str(tmp_path / "run")])
     assert "Chosen for this environment: 2 gradient steps a batch, 6 episodes kept" in capsys.readouterr().err
+    _, snapshot, _ = load_policies(tmp_path / "run")
+    assert int(snapshot.states.agent.buffer.added[0]) == 2
+    assert read_evaluations(tmp_path / "run" / "evaluations.csv").metrics["entropy"].shape == (1, 2)
+
+
+def test_hindsight_ppo_is_made_longer_to_the_very_same_numbers(tmp_path: Path) -> None:
+    """The kept episodes are in the checkpoint, and there is room for those of any number of batches."""
+    arguments = ["train", "bit-flipping-3", *TINY, *FEW]
+    main([*arguments, "--batches", "3", "--output", str(tmp_path / "whole")])
     for batches, more in (("1", []), ("3", ["--resume"])):
         main([*arguments, "--batches", batches, "--output", str(tmp_path / "again"), *more])
     for name in ("evaluations.csv", "checkpoint.npz"):
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    _, snapshot, _ = load_policies(tmp_path / "again")
-    assert int(snapshot.states.agent.buffer.added[0]) == 6
-    assert read_evaluations(tmp_path / "again" / "evaluations.csv").metrics["entropy"].shape == (1, 4)
 
 
 def test_evaluation(reach: Path, capsys: pytest.CaptureFixture[str]) -> None:
