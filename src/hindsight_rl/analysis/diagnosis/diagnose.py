@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from hindsight_rl.analysis.diagnosis.rules import RULES, Finding, failed
-from hindsight_rl.analysis.diagnosis.runs import RunRecord, Setting, number, run_records
+from hindsight_rl.analysis.diagnosis.runs import RISE, RunRecord, Setting, number, run_records
 from hindsight_rl.analysis.words import counted, listed
 from hindsight_rl.records.evaluations import Evaluations
 from hindsight_rl.records.runs import Cause
@@ -95,7 +95,8 @@ def _verdict(record: RunRecord) -> Finding:
         return Finding("nothing seems wrong", evidence, "", figures)
     if record.rising:
         return Finding("nothing seems wrong, and the success rate still rises", evidence, "", figures)
-    problem = "the success rate does not rise, and nothing that was recorded says why"
+    rise = "rises no more, or too little to tell" if last.value - first.value >= RISE else "does not rise"
+    problem = f"the success rate {rise}, and nothing that was recorded says why"
     return Finding(problem, evidence, "Try more --batches, or another --learning-rate.", figures)
 
 
