@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from hindsight_rl.methods.registry import METHODS
     from hindsight_rl.training.settings import Settings
 
+__version__ = "0.1.0"
+"""The one place that says it: the package's metadata are read off this line."""
+
 _HOMES = {
     "Agent": "hindsight_rl.agents.interface",
     "ENVIRONMENTS": "hindsight_rl.environments.registry",

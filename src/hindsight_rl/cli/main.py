@@ -13,6 +13,7 @@ from typing import Any, TextIO, get_type_hints
 
 import tyro
 
+from hindsight_rl import __version__
 from hindsight_rl.cli.commands import Check, Diagnose, Environments, Evaluate, Gradients, Methods, Render
 from hindsight_rl.cli.study.commands import STUDY_COMMANDS, StudyCommands
 from hindsight_rl.cli.train_command import TrainOwn, modernised, refuse_flag, train_class
@@ -64,6 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(arguments: list[str]) -> None:
     """Find the command, parse its arguments and run it."""
+    if arguments == ["--version"]:
+        print(f"hindsight {__version__}")
+        return
     program, commands, description = "hindsight", COMMANDS, DESCRIPTION
     if arguments and arguments[0] in GROUPS:
         description = COMMANDS[arguments[0]].__doc__.partition(" See:")[0]
