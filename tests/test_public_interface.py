@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("compiled_programs")
 
 PUBLIC = [
     *("ENVIRONMENTS", "METHODS", "Agent", "Environment", "Estimator", "HindsightError", "Method", "Options", "Result"),
-    *("Settings", "Update", "make", "train"),
+    *("Settings", "Update", "load", "make", "train"),
 ]
 RUNS, BATCHES = 2, 200
 

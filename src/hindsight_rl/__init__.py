@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hindsight_rl.environments.interface import Environment
     from hindsight_rl.environments.registry import ENVIRONMENTS, make
     from hindsight_rl.estimators.table import Estimator
+    from hindsight_rl.experiments.policies import load
     from hindsight_rl.experiments.train import Result, train
     from hindsight_rl.methods.interface import Method
     from hindsight_rl.methods.registry import METHODS
@@ -37,6 +38,7 @@ _HOMES = {
     "Result": "hindsight_rl.experiments.train",
     "Settings": "hindsight_rl.training.settings",
     "Update": "hindsight_rl.agents.interface",
+    "load": "hindsight_rl.experiments.policies",
     "make": "hindsight_rl.environments.registry",
     "train": "hindsight_rl.experiments.train",
 }
@@ -53,6 +55,7 @@ __all__ = [
     "Result",
     "Settings",
     "Update",
+    "load",
     "make",
     "train",
 ]

@@ -76,7 +76,7 @@ def _policy(command: Gradients, specification: Specification) -> tuple[Any, str]
         raise HindsightError(f"'{command.run_folder}' holds the runs 0 to {len(found) - 1}, not {command.policy}.")
     if not hasattr(found[command.policy], "log_probabilities"):
         raise HindsightError(f"'{command.run_folder}' holds action values ({job.settings.method}), not a policy.")
-    return found[command.policy], f"{job.settings.method} after {snapshot.batch} batches"
+    return found[command.policy].model, f"{job.settings.method} after {snapshot.batch} batches"
 
 
 def _environment(specification: Specification) -> Environment:

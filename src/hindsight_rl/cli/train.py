@@ -46,6 +46,8 @@ def run_train(command: Any) -> None:
     if command.print_config:
         print(to_toml(job), end="")
         return
+    if "last" not in command.keep:
+        raise HindsightError("--keep must name last: it is what --resume goes on from.")
     keep_compiled_programs()
     check_workers([job.environment.task], command.workers)
     program = make_program(job.environment.task, job.settings)  # refuses what cannot work before a folder is made
@@ -59,7 +61,15 @@ def run_train(command: Any) -> None:
     with ExitStack() as stack:
         events = stack.enter_context(EventFiles(folder / "tensorboard")) if command.tensorboard else None
         snapshot, speed = train_with_progress(
-            job, folder, command.resume, console, command.keep_every, events, command.workers, program
+            job,
+            folder,
+            command.resume,
+            console,
+            command.keep_every,
+            events,
+            command.workers,
+            program,
+            "best" in command.keep,
         )
     result = summarise(job, snapshot, speed or _earlier_speed(folder))
     write_json(folder / SUMMARY, result)
@@ -88,6 +98,7 @@ def train_with_progress(
     events: EventFiles | None = None,
     workers: int | None = None,
     program: Program | None = None,
+    keep_best: bool = True,
 ) -> tuple[Snapshot, float]:
     """Train a job into its folder while the console shows how far it is; also returns the updates per second."""
     stopwatch = Stopwatch(job.settings.runs)
@@ -122,6 +133,7 @@ def train_with_progress(
                 keep_every=keep_every,
                 notice=progress.announce,
                 workers=workers,
+                keep_best=keep_best,
             )
     return snapshot, stopwatch.updates_per_second
 

@@ -36,6 +36,8 @@ class TrainOwn:
     """Print one machine-readable summary on standard output."""
     keep_every: Annotated[int | None, arg(metavar="BATCHES", help_behavior_hint="(default: only the newest)")] = None
     """Also keep the checkpoint of every so many batches; a multiple of the batches between evaluations."""
+    keep: tuple[Literal["best", "last"], ...] = ("best", "last")
+    """Which policies stay: the last one with all that it takes to go on, and the best of each run by evaluation."""
     tensorboard: Switch = False
     """Also write TensorBoard event files, into the run folder's tensorboard/."""
     workers: Workers = None

@@ -6,6 +6,7 @@ from typing import Any
 
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.hosted import check_workers
+from hindsight_rl.experiments.best_policies import BEST, BestPolicies
 from hindsight_rl.experiments.definition import SETTINGS, Job, describe_difference, load_job
 from hindsight_rl.experiments.saving import Saver
 from hindsight_rl.records.checkpoints import load_checkpoint, save_checkpoint
@@ -64,12 +65,13 @@ def run_job(
     keep_every: int | None = None,
     notice: Callable[[str], None] = lambda sentence: None,
     workers: int | None = None,
+    keep_best: bool = True,
 ) -> Snapshot:
     """Train a job into a folder, and call `report` after each evaluation and `tick` every few seconds.
 
     The checkpoint is replaced as a whole, so a kill at any moment leaves a folder from which `resume` goes on to the
-    very same numbers. With `keep_every`, the checkpoint of every so many batches is kept beside it. `workers` play a
-    hosted environment. The `program` is made unless given.
+    very same numbers. With `keep_every`, the checkpoint of every so many batches is kept beside it; with `keep_best`,
+    the best policy of each run. `workers` play a hosted environment. The `program` is made unless given.
     """
     if keep_every is not None and (keep_every < 1 or keep_every % job.settings.evaluate_every):
         raise HindsightError(
@@ -81,16 +83,23 @@ def run_job(
         snapshot = _prepare(job, folder, program, resume)
         if snapshot is not None:
             report(snapshot)
+        best = BestPolicies(job, folder, program) if keep_best else None
+        if best and snapshot:
+            best.show(snapshot)
         steps = training(program, job.settings, snapshot=snapshot, tick=tick, notice=notice, workers=workers)
-        with Saver(lambda newest: _save(job, folder, newest), seconds_between_checkpoints, snapshot) as saver:
+        with Saver(lambda newest: _save(job, folder, newest, best), seconds_between_checkpoints, snapshot) as saver:
             for snapshot in steps:
                 saver.newest = snapshot
+                if best:
+                    best.show(snapshot)
                 report(snapshot)
                 if keep_every and snapshot.batch % keep_every == 0:
                     make_folder(kept_checkpoint(folder, snapshot.batch).parent)
                     _save_checkpoint(job, kept_checkpoint(folder, snapshot.batch), snapshot)
                 saver.show(snapshot)
             saver.save()
+        if best:
+            best.save()  # of a finished job whose best were lost
     assert snapshot is not None
     return snapshot
 
@@ -112,7 +121,7 @@ def _prepare(job: Job, folder: Path, program: Program, resume: bool) -> Snapshot
     """Write the settings of a new or longer job, and find where an old one stopped."""
     check_folder(job, folder, resume)
     snapshot = load_snapshot(folder, job, program) if (folder / CHECKPOINT).exists() else None
-    remove_leftovers(folder, folder / CHECKPOINTS)
+    remove_leftovers(folder, folder / CHECKPOINTS, folder / BEST)
     write_json(folder / SETTINGS, job.to_json())
     write_json(folder / VERSIONS, versions())
     if snapshot is not None:
@@ -120,7 +129,9 @@ def _prepare(job: Job, folder: Path, program: Program, resume: bool) -> Snapshot
     return snapshot
 
 
-def _save(job: Job, folder: Path, snapshot: Snapshot) -> None:
+def _save(job: Job, folder: Path, snapshot: Snapshot, best: BestPolicies | None = None) -> None:
+    if best:
+        best.save()
     _save_checkpoint(job, folder / CHECKPOINT, snapshot)
     _save_evaluations(folder, snapshot)
 

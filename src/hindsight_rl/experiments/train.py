@@ -3,16 +3,25 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.gymnasium.task import GymnasiumTask, gymnasium_task
 from hindsight_rl.environments.interface import Task
+from hindsight_rl.environments.registry import Specification
 from hindsight_rl.experiments.configuration import complete, resolve
+from hindsight_rl.experiments.job import EVALUATIONS, VERSIONS
+from hindsight_rl.experiments.policy_files import Card, measured, named, save_policy
+from hindsight_rl.experiments.study.policies import POLICIES
 from hindsight_rl.records.evaluations import Evaluations
+from hindsight_rl.records.files import make_folder, require_ours, write_atomically, write_json
+from hindsight_rl.records.versions import versions
 from hindsight_rl.training.loop import training
 from hindsight_rl.training.program import make_program
 from hindsight_rl.training.settings import Settings
 from hindsight_rl.training.state import Failure, Snapshot
+from hindsight_rl.training.trained_policy import TrainedPolicy
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,10 +32,27 @@ class Result:
     evaluations: Evaluations
     """The learning curves: `mean_returns`, `success_rates` and all `metrics`, one row for each run, one column for each
     evaluation."""
-    policies: list[Any]
-    """The policy of each run; `policy.act(observation, goal)` is its greedy action."""
+    policies: list[TrainedPolicy]
+    """The policy of each run; `policy.act(observation, goal)` is its greedy action, or those of a batch."""
     failures: list[Failure]
     """The runs that stopped being finite."""
+    environment: Specification | None = None
+    """The environment; None for one that was passed as an object."""
+
+    def save(self, folder: str | Path) -> None:
+        """Write each run's policy and the learning curves into a new folder, from which `hindsight_rl.load` reads."""
+        folder = Path(folder)
+        require_ours(folder, EVALUATIONS)
+        if (folder / EVALUATIONS).exists():
+            raise HindsightError(f"'{folder}' already holds a result: choose another folder.")
+        make_folder(folder / POLICIES)
+        evaluations, about = self.evaluations, self.environment and named(self.environment)
+        for run, policy in enumerate(self.policies):
+            seed, batch = int(evaluations.seeds[run]), int(evaluations.batches[-1])
+            card = Card(self.settings, about, seed, batch, measured(evaluations, run))
+            save_policy(folder / POLICIES / f"seed-{seed}.npz", policy, card)
+        write_json(folder / VERSIONS, versions())
+        write_atomically(folder / EVALUATIONS, evaluations.to_csv().encode())
 
 
 def train(environment: Any, report: Callable[[Snapshot], None] = lambda snapshot: None, **settings: Any) -> Result:
@@ -40,16 +66,18 @@ def train(environment: Any, report: Callable[[Snapshot], None] = lambda snapshot
     evaluation.
     """
     settings = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
+    specification: Specification | None
     if isinstance(environment, str):
         job = resolve(environment, settings, warnings.warn)
-        task, chosen = job.environment.task, job.settings
+        task, chosen, specification = job.environment.task, job.settings, job.environment
     else:
         name, task = _named(environment)
-        chosen = complete(name, settings)
+        specification, chosen = None, complete(name, settings)
     program = make_program(task, chosen)
     for snapshot in training(program, chosen):
         report(snapshot)
-    return Result(chosen, snapshot.evaluations, program.policies(snapshot.states), snapshot.failures)
+    policies = program.policies(snapshot.states)
+    return Result(chosen, snapshot.evaluations, policies, snapshot.failures, specification)
 
 
 def _named(environment: Any) -> tuple[str, Task]:

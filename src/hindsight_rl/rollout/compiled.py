@@ -64,9 +64,16 @@ def collect(
     )
 
 
-def play(environment: Environment, exploit: Exploit, episodes: int, key: Key[Array, ""]) -> Outcomes:
-    """The returns of greedy episodes, stopping as soon as all of them have ended."""
+def play(
+    environment: Environment,
+    exploit: Exploit,
+    episodes: int,
+    key: Key[Array, ""],
+    wanted: Float[Array, "episode *goal"] | None = None,
+) -> Outcomes:
+    """The returns of greedy episodes, stopping as soon as all of them have ended; goals are drawn unless `wanted`."""
     states, goals, step_key = _begin(environment, episodes, key)
+    goals = goals if wanted is None else jnp.asarray(wanted, goals.dtype)
 
     def unfinished(carry: tuple[Int[Array, ""], State, Outcomes]) -> Bool[Array, ""]:
         time, _, outcomes = carry

@@ -198,8 +198,12 @@ def play_hosted(
     exploit: Callable[[np.ndarray, np.ndarray, np.ndarray], Array],
     episodes: int,
     key: Key[Array, ""],
+    wanted: np.ndarray | None = None,
 ) -> Outcomes:
-    """The returns of greedy episodes; a slot whose episode has ended begins the next one at once."""
+    """The returns of greedy episodes; a slot whose episode has ended begins the next one at once.
+
+    Goals are those that simulators draw, unless there is one `wanted` in each episode.
+    """
     seeds, _ = episode_seeds(key, episodes)
     # However few of them can be used: the same batch of observations gives the same actions, to the last bit.
     count = len(pool.slots.over)
@@ -207,7 +211,7 @@ def play_hosted(
     playing = np.full(count, -1)
     times = np.zeros(count, np.int32)
     returns, successes = np.zeros(episodes), np.zeros(episodes, bool)
-    _refill(pool, playing, times, waiting, seeds)
+    _refill(pool, playing, times, waiting, seeds, wanted)
     while np.any(playing >= 0):
         now = np.flatnonzero(playing >= 0)
         actions = np.asarray(exploit(pool.slots.observations, pool.slots.goals, times))
@@ -222,12 +226,17 @@ def play_hosted(
         successes[playing[now]] |= reached[now]
         ended = now[reached[now] | pool.slots.over[now] | (times[now] >= task.horizon - 1)]
         playing[ended] = -1
-        _refill(pool, playing, times, waiting, seeds)
+        _refill(pool, playing, times, waiting, seeds, wanted)
     return Outcomes(jnp.asarray(returns, jnp.float32), jnp.asarray(successes))
 
 
 def _refill(
-    pool: WorkerPool, playing: np.ndarray, times: np.ndarray, waiting: Iterator[int], seeds: np.ndarray
+    pool: WorkerPool,
+    playing: np.ndarray,
+    times: np.ndarray,
+    waiting: Iterator[int],
+    seeds: np.ndarray,
+    wanted: np.ndarray | None,
 ) -> None:
     """Begin the next episodes in the free slots, in their order."""
     begun = []
@@ -239,3 +248,5 @@ def _refill(
         begun.append(int(slot))
     if begun:
         pool.begin(begun, seeds[playing[begun]])
+        if wanted is not None:
+            pool.slots.goals[begun] = wanted[playing[begun]]

@@ -10,6 +10,7 @@ from jaxtyping import Array, Int, Key
 
 from hindsight_rl.agents.interface import CAUSES, Agent, Rates
 from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.environments.described import Spaces
 from hindsight_rl.environments.hosted import HostedTask
 from hindsight_rl.environments.interface import Environment, Task
 from hindsight_rl.methods.interface import make_agent
@@ -17,6 +18,7 @@ from hindsight_rl.rollout.compiled import collect, play
 from hindsight_rl.training.keys import keys_of
 from hindsight_rl.training.settings import Settings
 from hindsight_rl.training.state import RunState
+from hindsight_rl.training.trained_policy import TrainedPolicy
 
 STEPS = "steps"
 """The metric that counts the actions of training episodes."""
@@ -51,10 +53,15 @@ class Program(NamedTuple):
         """The shapes of the states of so many runs, as a template for loading a checkpoint."""
         return jax.eval_shape(self.init, jax.ShapeDtypeStruct((runs,), jnp.uint32))
 
-    def policies(self, states: RunState) -> list[Any]:
+    def policies(self, states: RunState) -> list[TrainedPolicy]:
         """The greedy policy of each run."""
-        runs = range(len(states.failed_batch))
-        return [self.agent.policy(jax.tree.map(lambda leaf, run=run: leaf[run], states.agent)) for run in runs]
+        return [self.policy(states, run) for run in range(len(states.failed_batch))]
+
+    def policy(self, states: RunState, run: int) -> TrainedPolicy:
+        """The greedy policy of one of the runs."""
+        return TrainedPolicy(
+            self.agent.policy(jax.tree.map(lambda leaf: leaf[run], states.agent)), Spaces.of(self.task)
+        )
 
 
 def make_program(task: Task, settings: Settings) -> Program:
