@@ -7,6 +7,7 @@ from typing import Annotated
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from hindsight_rl.agents.options import Ended
+from hindsight_rl.cli.policy_commands import RUN, Checkpoint
 from hindsight_rl.core.run import EpisodesEnd
 
 Switch = FlagCreatePairsOff[bool]
@@ -17,10 +18,15 @@ Workers = Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default:
 class Evaluate:
     """Evaluate the greedy policies of a run folder on fresh episodes."""
 
-    folder: Annotated[Positional[Path], arg(metavar="RUN")]
-    """A folder that `hindsight train` made."""
+    folder: Annotated[Positional[Path], arg(metavar="RUN", help=RUN)]
     episodes: int = 1000
     """Episodes for each policy."""
+    checkpoint: Checkpoint = "last"
+    """Which policies: the last, the best by evaluation, or those of a batch that --keep-every kept."""
+    goal: Annotated[tuple[float, ...], arg(metavar="NUMBER ...", help_behavior_hint="(default: drawn)")] = ()
+    """A goal to pursue; the numbers of several goals may follow one another."""
+    goals: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: drawn)")] = None
+    """A text file with a goal to pursue in each line."""
     seed: int = 12345
     """Seed of the episodes."""
     workers: Workers = None
@@ -30,7 +36,7 @@ class Evaluate:
 
     def run(self) -> None:
         """Evaluate and print a table."""
-        from hindsight_rl.cli.inspect import run_evaluate
+        from hindsight_rl.cli.evaluate import run_evaluate
 
         run_evaluate(self)
 
@@ -39,10 +45,11 @@ class Evaluate:
 class Render:
     """Show greedy episodes of a run folder: text in the terminal and an animated GIF."""
 
-    folder: Annotated[Positional[Path], arg(metavar="RUN")]
-    """A folder that `hindsight train` made."""
+    folder: Annotated[Positional[Path], arg(metavar="RUN", help=RUN)]
     policy: int = 0
     """Which of the folder's runs to show."""
+    checkpoint: Checkpoint = "last"
+    """Which policy of the run: the last, the best by evaluation, or that of a batch that --keep-every kept."""
     episodes: int = 5
     """Episodes to show."""
     seed: int = 12345

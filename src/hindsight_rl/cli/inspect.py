@@ -1,38 +1,27 @@
 """The commands that look at what there is: environments, methods, and trained policies."""
 
-import functools
-import json
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 from rich.table import Table
 
 from hindsight_rl.analysis.animation import animate, draw
 from hindsight_rl.analysis.video import film
-from hindsight_rl.cli.commands import Check, Evaluate, Render
-from hindsight_rl.cli.compilation import keep_compiled_programs
+from hindsight_rl.cli.commands import Check, Render
 from hindsight_rl.cli.console import PlainConsole
+from hindsight_rl.cli.evaluate import check_episodes
+from hindsight_rl.cli.policies import beside, chosen
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.core.options import Option, described
 from hindsight_rl.environments.contract import check_environment
-from hindsight_rl.environments.hosted import HostedTask, check_workers
-from hindsight_rl.environments.interface import Environment, Task
+from hindsight_rl.environments.hosted import HostedTask
+from hindsight_rl.environments.interface import Environment
 from hindsight_rl.environments.registry import all_environments, find_entry, specify
-from hindsight_rl.experiments.job import load_policies
 from hindsight_rl.methods.registry import all_methods, find_method
-from hindsight_rl.records.evaluations import summary
 from hindsight_rl.records.files import write_atomically
-from hindsight_rl.rollout.compiled import Outcomes, play
-from hindsight_rl.rollout.hosted import open_pool, play_hosted
 from hindsight_rl.rollout.trace import Acts, Trace, film_episode, trace
-
-SLOTS = 32
-"""Episodes of a hosted environment that are played side by side, whatever the number of workers."""
 
 
 def list_environments(name: str = "") -> None:
@@ -83,72 +72,19 @@ def run_check(command: Check) -> None:
     PlainConsole().print(f"All {len(findings)} checks passed.")
 
 
-def run_evaluate(command: Evaluate) -> None:
-    """Evaluate the policies of a run folder."""
-    _check(command.episodes, command.seed)
-    keep_compiled_programs()
-    job, _, policies = load_policies(command.folder)
-    check_workers([job.environment.task], command.workers)
-    outcomes = _player(job.environment.task, command.episodes, command.seed, command.workers)
-    results = [outcomes(policy) for policy in policies]
-    rows = []
-    for seed, result in zip(job.settings.seeds, results, strict=True):
-        returns = np.asarray(result.returns, dtype=np.float64)
-        error = float(returns.std() / np.sqrt(len(returns)))
-        success = float(np.mean(result.successes))
-        rows.append({"seed": seed, "mean_return": float(returns.mean()), "error": error, "success_rate": success})
-    if command.json:
-        content = {"environment": job.environment.id, "method": job.settings.method, "episodes": command.episodes}
-        overall = {name: summary(np.array([row[name] for row in rows])) for name in ("mean_return", "success_rate")}
-        print(json.dumps({**content, **overall, "runs": rows}))
-        return
-    table = Table("run", "seed", "mean return", "success rate")
-    for number, row in enumerate(rows):
-        mean = f"{row['mean_return']:.3f} ± {row['error']:.3f}"
-        table.add_row(str(number), str(row["seed"]), mean, f"{row['success_rate']:.1%}")
-    PlainConsole().print(table)
-    PlainConsole().print(f"{command.episodes} greedy episodes each; ± is the standard error.")
-
-
-def _player(task: Task, episodes: int, seed: int, workers: int | None) -> Callable[[Any], Outcomes]:
-    """A function that lets a policy play greedy episodes."""
-    key = jax.random.key(seed)
-
-    def exploit(policy: Any, observations: Array, goals: Array, times: Array) -> Array:
-        return jax.vmap(policy.act)(observations, goals, jnp.broadcast_to(times, observations.shape[:1]))
-
-    if isinstance(task, Environment):
-        return jax.jit(lambda policy: play(task, functools.partial(exploit, policy), episodes, key))
-    assert isinstance(task, HostedTask)
-    compiled = jax.jit(exploit)
-
-    def play_with_workers(policy: Any) -> Outcomes:
-        with open_pool(task, min(episodes, SLOTS), workers, _notice) as pool:
-            return play_hosted(task, pool, functools.partial(compiled, policy), episodes, key)
-
-    return play_with_workers
-
-
-def _notice(sentence: str) -> None:
-    PlainConsole(stderr=True).print(sentence, soft_wrap=True)
-
-
 def run_render(command: Render) -> None:
     """Show greedy episodes as text and leave them as an animated GIF."""
-    _check(command.episodes, command.seed)
-    job, _, policies = load_policies(command.folder)
-    if not 0 <= command.policy < len(policies):
-        raise HindsightError(f"'{command.folder}' holds the runs 0 to {len(policies) - 1}, not {command.policy}.")
-    environment = job.environment.task
-    policy = policies[command.policy]
+    check_episodes(command.episodes, command.seed)
+    policy, card = chosen(command.folder, command.checkpoint, command.policy)
+    environment = card.specification.task
     if isinstance(environment, HostedTask):
-        path = command.video or command.folder / "policy.mp4"
+        path = command.video or beside(command.folder, "policy.mp4")
         write_atomically(path, _film_or_sentence(environment, policy, command.episodes, command.seed))
         PlainConsole().print(f"Film: {path}", soft_wrap=True)
         return
     assert isinstance(environment, Environment)
     frames, holds = play_frames(environment, policy, command.episodes, command.seed, report=_print_episode)
-    path = command.output or command.folder / "policy.gif"
+    path = command.output or beside(command.folder, "policy.gif")
     write_atomically(path, animate(frames, holds=holds))
     PlainConsole().print(f"Animation: {path}", soft_wrap=True)
     if command.video:
@@ -229,10 +165,3 @@ def _print_episode(number: int, episode: Trace, pictures: list[str]) -> None:
         for line in zip(*blocks, strict=True):
             console.print("   ".join(line))
         console.print()
-
-
-def _check(episodes: int, seed: int) -> None:
-    if episodes < 1:
-        raise HindsightError(f"episodes must be at least 1, not {episodes}.")
-    if not 0 <= seed < 2**32:
-        raise HindsightError(f"seed must lie between 0 and {2**32 - 1}, not {seed}.")

@@ -1,5 +1,5 @@
 """Functions that JAX traces, as ONNX models for other runtimes."""
 
-from hindsight_rl.networks.onnx.convert import to_onnx
+from hindsight_rl.networks.onnx.convert import symbolic_inputs, to_onnx
 
-__all__ = ["to_onnx"]
+__all__ = ["symbolic_inputs", "to_onnx"]
