@@ -105,8 +105,9 @@ def read_goals(command: Evaluate, task: Task) -> np.ndarray | None:
 
 def _numbers(path: Path, size: int) -> list[float]:
     """The numbers in a text file with a goal in each line, between commas or blanks; `#` begins a remark."""
+    content = read_bytes(path)
     try:
-        lines = [line.partition("#")[0].replace(",", " ").split() for line in read_bytes(path).decode().splitlines()]
+        lines = [line.partition("#")[0].replace(",", " ").split() for line in content.decode().splitlines()]
         rows = [[float(word) for word in words] for words in lines if words]
     except ValueError as error:  # nor is it text
         raise HindsightError(f"'{path}' must hold a goal in each line, as numbers: {error}.") from None
@@ -121,7 +122,7 @@ def player(
 ) -> Callable[[Any], Outcomes]:
     """A function that lets a policy play greedy episodes; given goals take turns."""
     key = jax.random.key(seed)
-    wanted = None if goals is None else goals[np.arange(episodes) % len(goals)]
+    wanted: Any = None if goals is None else goals[np.arange(episodes) % len(goals)]
 
     def exploit(policy: Any, observations: Array, goals: Array, times: Array) -> Array:
         return jax.vmap(policy.act)(observations, goals, jnp.broadcast_to(times, observations.shape[:1]))

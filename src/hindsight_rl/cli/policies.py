@@ -47,18 +47,14 @@ def run_zoo(command: Zoo) -> None:
     if command.json:
         print(json.dumps(rows))
         return
-    table = Table("name", "method", "seed", "batches", "mean return", "95 %", "success")
-    for column in table.columns:
-        column.no_wrap = True
+    table = Table("name", "method", "seed", "batches", "mean return", "success")
     for row in rows:
         low, high = row["interval"]
-        figures = (f"{row['mean_return']:.2f}", f"{low:.2f} to {high:.2f}", f"{row['success_rate']:.1%}")
+        figures = (f"{row['mean_return']:.2f} ± {(high - low) / 2:.2f}", f"{row['success_rate']:.1%}")
         table.add_row(row["name"], row["method"], str(row["seed"]), str(row["batch"]), *figures)
     PlainConsole().print(table)
-    PlainConsole().print(
-        "Measured on fresh greedy episodes; --json has settings too. Next: hindsight render zoo:four-rooms",
-        soft_wrap=True,
-    )
+    PlainConsole().print("± spans 95 %, from fresh greedy episodes; --json has all settings.", soft_wrap=True)
+    PlainConsole().print("Next: hindsight render zoo:four-rooms")
 
 
 def _row(name: str) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class Result:
         if (folder / EVALUATIONS).exists():
             raise HindsightError(f"'{folder}' already holds a result: choose another folder.")
         make_folder(folder / POLICIES)
-        evaluations, about = self.evaluations, self.environment and named(self.environment)
+        evaluations, about = self.evaluations, named(self.environment) if self.environment else None
         for run, policy in enumerate(self.policies):
             seed, batch = int(evaluations.seeds[run]), int(evaluations.batches[-1])
             card = Card(self.settings, about, seed, batch, measured(evaluations, run))

@@ -36,7 +36,7 @@ def to_onnx(function: Callable[..., Any], inputs: Inputs, output: str, propertie
         helper.make_tensor_value_info(name, graph.type_of(kind), [BATCH, *shape])
         for name, (shape, kind) in inputs.items()
     ]
-    (out,) = traced.out_avals
+    out: Any = traced.out_avals[0]
     answered = helper.make_tensor_value_info(output, graph.type_of(out.dtype), [BATCH, *out.shape[1:]])
     body = helper.make_graph(graph.nodes, "policy", shown, [answered], initializer=graph.constants)
     opset = helper.make_opsetid("", OPSET)
@@ -55,7 +55,8 @@ def _convert(graph: Graph, program: ClosedJaxpr, inputs: list[str]) -> list[str]
     names |= {each: graph.constant(value) for each, value in zip(program.jaxpr.constvars, program.consts, strict=True)}
 
     def name_of(atom: Any) -> str:
-        return graph.constant(np.asarray(atom.val, atom.aval.dtype)) if isinstance(atom, Literal) else names[atom]
+        kind = atom.aval.dtype
+        return graph.constant(np.asarray(atom.val, kind)) if isinstance(atom, Literal) else names[atom]
 
     for equation in program.jaxpr.eqns:
         given = [name_of(atom) for atom in equation.invars]
