@@ -48,6 +48,7 @@ hooks: setup ## Check lint and types before each commit, with pre-commit
 bench: setup bench-packages ## Speed: beside the published code, bare simulators and PyTorch
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/hosted.py
+	$(BIN)/python benchmarks/acting.py
 
 bench-replay: setup bench-packages ## DQN+HER and our other methods beside stable-baselines3 (half an hour; goes on)
 	$(BIN)/python benchmarks/replay.py

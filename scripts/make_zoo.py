@@ -20,30 +20,30 @@ from hindsight_rl.records.files import make_folder
 
 RUNS = Path("runs/zoo")
 SEED_OF_EPISODES = 54321
-EPISODES = 10_000
-SHOWN = {
-    "bit-flipping-8": ("bit-flipping-8",),
-    "bit-flipping-16": ("bit-flipping-16",),
-    "empty-room": ("empty-room",),
-    "four-rooms": ("four-rooms",),
+SHOWN: dict[str, tuple[int, list[str]]] = {
+    "bit-flipping-8": (10_000, ["bit-flipping-8"]),
+    "bit-flipping-16": (10_000, ["bit-flipping-16"]),
+    "empty-room": (10_000, ["empty-room"]),
+    "four-rooms": (10_000, ["four-rooms"]),
+    "fetch-reach": (500, ["gym:FetchReach-v4", "--batches", "40", "--evaluate-every", "10"]),
 }
-"""What each policy is trained with: arguments of `hindsight train`."""
+"""Episodes to measure each policy on, and what it is trained with: arguments of `hindsight train`."""
 
 
 def make(name: str) -> None:
     """Train, measure and write one policy: the last one of seed 0."""
-    folder = RUNS / name
+    folder, (episodes, arguments) = RUNS / name, SHOWN[name]
     if not (folder / "summary.json").exists():
-        main(["train", *SHOWN[name], "--output", str(folder)])
+        main(["train", *arguments, "--output", str(folder)])
     ((policy, card),) = load_known(folder)
-    outcomes = player(card.specification.task, EPISODES, SEED_OF_EPISODES, None)(policy)
+    outcomes = player(card.specification.task, episodes, SEED_OF_EPISODES, None)(policy)
     returns = np.asarray(outcomes.returns, np.float64)
     mean, error = float(returns.mean()), float(returns.std(ddof=1) / np.sqrt(len(returns)))
     measured = {
         "mean_return": mean,
         "interval": [mean - 1.96 * error, mean + 1.96 * error],
         "success_rate": float(np.mean(outcomes.successes)),
-        "episodes": EPISODES,
+        "episodes": episodes,
         "seed_of_episodes": SEED_OF_EPISODES,
     }
     make_folder(zoo_folder())
