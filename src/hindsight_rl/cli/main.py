@@ -14,6 +14,7 @@ from typing import Any, TextIO, get_type_hints
 import tyro
 
 from hindsight_rl.cli.commands import Check, Diagnose, Environments, Evaluate, Gradients, Methods, Render
+from hindsight_rl.cli.looking_commands import Compare, RunList, Watch
 from hindsight_rl.cli.study.commands import STUDY_COMMANDS, StudyCommands
 from hindsight_rl.cli.train_command import TrainOwn, modernised, refuse_flag, train_class
 from hindsight_rl.core.errors import HindsightError, fault_of_machine, unknown
@@ -28,6 +29,9 @@ COMMANDS: dict[str, Any] = {
     "evaluate": Evaluate,
     "diagnose": Diagnose,
     "render": Render,
+    "compare": Compare,
+    "runs": RunList,
+    "watch": Watch,
     "study": StudyCommands,
     "gradients": Gradients,
     "environments": Environments,
