@@ -49,24 +49,27 @@ def read_entries(source: Path) -> list[Entry]:
             return [_of_folder(read_run_folder(source))]
         if (source / RESULTS).exists():
             with ResultsFile.open(source / RESULTS) as file:
-                return _of_runs(file.read().runs, "study", source.resolve().name, source)
+                return _of_runs(file.read().runs, "study", source)
         raise HindsightError(f"'{source}' holds neither a run nor a study; `hindsight runs {source}` looks below it.")
     if not source.exists():
         raise HindsightError(f"There is no folder or file '{source}'.")
     if source.suffix not in ENDINGS:
         raise HindsightError(f"'{source}' is neither a folder nor a file that ends in .csv or .parquet.")
-    return _of_runs(read_tidy(source), "table", source.stem, source)
+    return _of_runs(read_tidy(source), "table", source)
 
 
-def distinctly_named(entries: Sequence[Entry]) -> list[Entry]:
-    """The same entries with numbers behind names that are given twice."""
+def gather(sources: Sequence[Path]) -> list[Entry]:
+    """The entries of all sources, under names that tell them apart: `run`, `study: method, batch 16`."""
     taken: dict[str, int] = {}
-    named = []
-    for entry in entries:
-        taken[entry.name] = taken.get(entry.name, 0) + 1
-        number = taken[entry.name]
-        named.append(entry if number == 1 else replace(entry, name=f"{entry.name} ({number})"))
-    return named
+    gathered = []
+    for source in sources:
+        label = source.resolve().name if source.is_dir() else source.stem
+        taken[label] = taken.get(label, 0) + 1
+        label += f" ({taken[label]})" if taken[label] > 1 else ""
+        for entry in read_entries(source):
+            longer = f"{label}: {entry.name}" if len(sources) > 1 else entry.name
+            gathered.append(replace(entry, name=label if entry.kind == "run" else longer))
+    return gathered
 
 
 def _of_folder(run: RunFolder) -> Entry:
@@ -87,18 +90,18 @@ def _of_folder(run: RunFolder) -> Entry:
     )
 
 
-def _of_runs(runs: Sequence[FinishedRun], kind: str, name: str, source: Path) -> list[Entry]:
+def _of_runs(runs: Sequence[FinishedRun], kind: str, source: Path) -> list[Entry]:
     by_cell: dict[Cell, list[FinishedRun]] = {}
     for run in runs:
         by_cell.setdefault(run.cell, []).append(run)
     counted = {cell: definitive(of_cell) for cell, of_cell in by_cell.items()}
-    entries = [_of_cell(cell, of_cell, kind, name) for cell, of_cell in counted.items() if of_cell]
+    entries = [_of_cell(cell, of_cell, kind) for cell, of_cell in counted.items() if of_cell]
     if not entries:
         raise HindsightError(f"'{source}' has no definitive run yet: there is nothing to compare.")
     return [entry for entry in entries if entry is not None]
 
 
-def _of_cell(cell: Cell, runs: Sequence[FinishedRun], kind: str, source: str) -> Entry | None:
+def _of_cell(cell: Cell, runs: Sequence[FinishedRun], kind: str) -> Entry | None:
     evaluated = [run for run in runs if len(run.batches)]
     if not evaluated:
         return None
@@ -111,7 +114,7 @@ def _of_cell(cell: Cell, runs: Sequence[FinishedRun], kind: str, source: str) ->
     seeds = np.array([run.key.seed for run in evaluated], np.int64)
     seconds = [run.seconds for run in evaluated if run.failure is None]
     return Entry(
-        name=f"{source}: {cell.method}, batch {cell.batch_size}",
+        name=f"{cell.method}, batch {cell.batch_size}",
         kind=kind,
         environment=cell.environment,
         method=cell.method,

@@ -28,43 +28,38 @@ AXES = {"episodes": "training episodes", "steps": "simulator steps", "seconds": 
 def comparison_table(panel: Panel, measure: Measure) -> Table:
     """How well each entry did, and how probably one of its runs beats one of the first entry's."""
     first = panel.rows[0].name
-    words = measure.replace("_", " ")
-    last = (Column("final return", "number"), Column("final success", "number"))
     columns = (
         Column("runs of", "text"),
-        Column("finished", "count"),
-        Column("failed", "count"),
-        Column(words, "number"),
-        Column("std", "number"),
-        Column("interquartile mean", "number"),
-        Column("interval (95 %)", "interval"),
-        *last,
-        Column(f"beats {first}", "number"),
-        Column("interval of that (95 %)", "interval"),
+        Column("runs", "text"),
+        Column(_WORDS[measure], "number"),
+        Column("95 % interval", "interval"),
+        Column("success", "number"),
+        Column("beats first", "number"),
+        Column("95 % interval", "interval"),
     )
     return Table(panel.environment, columns, tuple(_cells(row, first) for row in panel.rows))
 
 
+_WORDS = {"average_return": "return", "final_return": "final return", "final_success_rate": "final success"}
+
+
 def _cells(row: Row, first: str) -> tuple[Any, ...]:
-    probability, interval = row.probabilities.get(first, (None, None))
-    spread = (row.mean, row.std, row.interquartile_mean, row.interval)
-    return (
-        row.name,
-        row.finished,
-        row.failed,
-        *spread,
-        row.final_return,
-        row.final_success_rate,
-        probability,
-        interval,
-    )
+    probability, interval = row.probabilities.get(first, (None, None)) if row.name != first else (None, None)
+    runs = f"{row.finished}, {row.failed} failed" if row.failed else str(row.finished)
+    return row.name, runs, row.interquartile_mean, row.interval, row.final_success_rate, probability, interval
 
 
 def settings_table(entries: Sequence[Entry], differing: Mapping[str, Sequence[Any]]) -> Table:
     """The settings that differ, a row for each."""
-    columns = (Column("setting", "text"), *(Column(entry.name, "text") for entry in entries))
+    columns = (Column("setting", "text"), *(Column(name, "text") for name in full_names(entries)))
     rows = tuple((name, *map(_value, values)) for name, values in differing.items())
     return Table("Settings that differ", columns, rows)
+
+
+def full_names(entries: Sequence[Entry]) -> list[str]:
+    """Names of entries outside of their panels: a study has a method once for each environment."""
+    several = len({entry.environment for entry in entries}) > 1
+    return [f"{entry.name} on {entry.environment}" if several else entry.name for entry in entries]
 
 
 def _value(value: Any) -> str | None:

@@ -89,8 +89,16 @@ def differing_settings(entries: Sequence[Entry]) -> dict[str, list[Any]]:
     """The settings that not all entries have alike, by name, with a value for each entry; None where it has none."""
     # How many runs there are stands in the table already.
     names = dict.fromkeys(name for entry in entries for name in entry.settings if name != "runs")
-    found = {name: [entry.settings.get(name) for entry in entries] for name in names}
-    return {name: values for name, values in found.items() if any(value != values[0] for value in values)}
+    return {
+        name: [entry.settings.get(name) for entry in entries]
+        for name in names
+        if len({repr(entry.settings.get(name)) for entry in entries if _tells(entry, name)}) > 1
+    }
+
+
+def _tells(entry: Entry, name: str) -> bool:
+    """Whether the entry knows of a setting: a tidy table has only some, and the others may be anything."""
+    return entry.kind != "table" or name in entry.settings
 
 
 def _require_comparable(entries: Sequence[Entry], over: Over) -> None:
