@@ -118,11 +118,15 @@ class Page:
 
     def open(self, file: Path) -> None:
         """Open a local file and wait until it and its images are there."""
-        self.send("Page.navigate", url=file.as_uri())
+        self.visit(file.as_uri())
+
+    def visit(self, address: str) -> None:
+        """Open an address and wait likewise."""
+        self.send("Page.navigate", url=address)
         end = time.monotonic() + _PATIENCE
         while self.evaluate("location.href !== 'about:blank' && document.readyState") != "complete":
             if time.monotonic() > end:
-                raise BrowserError(f"'{file}' did not finish loading.")
+                raise BrowserError(f"'{address}' did not finish loading.")
             time.sleep(0.05)
 
     def evaluate(self, expression: str) -> Any:

@@ -50,10 +50,10 @@ def learning_curves(
     axes = figure.add_subplot()
     for index, (name, curve) in enumerate(curves.items()):
         look = looks[name] if looks else Look(COLOURS[index % len(COLOURS)], STYLES[index % len(STYLES)])
-        _draw_curve(axes, name, curve, look, index)
+        draw_curve(axes, name, curve, look, index)
     if best_return is not None:
         axes.axhline(best_return, color=FAINT, linestyle="dotted", linewidth=1.6, label="best possible", zorder=1)
-    _dress(axes, title, quantity)
+    dress(axes, title, quantity)
     legend_beside(axes, "mean over runs, 95 % interval")
     return figure
 
@@ -80,7 +80,8 @@ def plain_text(text: str, longest: int = 80) -> str:
     return short.replace("$", r"\$")
 
 
-def _draw_curve(axes: Axes, name: str, curve: Curve, look: Look, index: int) -> None:
+def draw_curve(axes: Axes, name: str, curve: Curve, look: Look, index: int) -> None:
+    """One curve with its interval; `index` keeps its markers apart from those of other curves."""
     axes.fill_between(curve.batches, curve.low, curve.high, color=look.colour, alpha=0.16, linewidth=0, zorder=2)
     points = len(curve.batches)
     between = max(1, points // 8)  # a few markers on each curve, and not where the other curves have theirs
@@ -104,9 +105,10 @@ def _count(runs: int) -> str:
     return "1 run" if runs == 1 else f"{runs} runs"
 
 
-def _dress(axes: Axes, title: str, quantity: str) -> None:
+def dress(axes: Axes, title: str, quantity: str, over: str = "training batches") -> None:
+    """Title, axes and grid of a quantity against how far training is."""
     axes.set_title(plain_text(title), loc="left", color=INK, fontsize=12, fontweight="bold", pad=10)
-    axes.set_xlabel("training batches", color=INK)
+    axes.set_xlabel(over, color=INK)
     axes.set_ylabel(plain_text(quantity, LONGEST_NAME), color=INK)
     axes.margins(x=0)
     if axes.get_xlim()[0] > 0:  # a curve that begins later must not look as if it began with the others

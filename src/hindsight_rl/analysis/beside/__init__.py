@@ -1,0 +1,1 @@
+"""Runs beside each other: run folders, studies and tidy files in one table and one figure."""
