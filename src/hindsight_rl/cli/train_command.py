@@ -36,6 +36,10 @@ class TrainOwn:
     """Print one machine-readable summary on standard output."""
     keep_every: Annotated[int | None, arg(metavar="BATCHES", help_behavior_hint="(default: only the newest)")] = None
     """Also keep the checkpoint of every so many batches; a multiple of the batches between evaluations."""
+    until_success: Annotated[float | None, arg(metavar="RATE", help_behavior_hint="(optional)")] = None
+    """End once every run's newest success rate is at least this, such as 0.95; --resume without it goes on."""
+    minutes: Annotated[float | None, arg(metavar="MINUTES", help_behavior_hint="(optional)")] = None
+    """End at the first evaluation after so many minutes; --resume goes on."""
     tensorboard: Switch = False
     """Also write TensorBoard event files, into the run folder's tensorboard/."""
     workers: Workers = None

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hindsight_rl.core.errors import HindsightError, gist
+from hindsight_rl.core.numbers import is_positive_integer
 from hindsight_rl.environments.extras import choose_renderer, import_gymnasium, import_robotics
 from hindsight_rl.environments.goal_pictures import draw
 from hindsight_rl.environments.gymnasium.spaces import Actions, Goals, Observations
@@ -166,10 +167,11 @@ def _can_travel(recipe: Wanted) -> bool:
 
 
 def _step_limit(environment: Made) -> int | None:
-    """The most steps of an episode, by the specification or, where there is none, by a wrapper."""
+    """The most steps of an episode: by the specification; without one by a wrapper, or by its own attribute."""
     if environment.spec is not None:
         return environment.spec.max_episode_steps
-    limits = []
+    own = getattr(environment.unwrapped, "max_episode_steps", None)
+    limits = [own] if is_positive_integer(own) else []
     wrappers = import_gymnasium().wrappers
     while environment is not environment.unwrapped:
         if isinstance(environment, wrappers.TimeLimit):
