@@ -66,7 +66,7 @@ def test_evaluations_begin_before_the_first_batch_and_end_after_the_last() -> No
 
 
 def test_refusals_are_single_sentences() -> None:
-    for values in ({"batch_size": 0}, {"learning_rate": -1}, {"seed": -1}, {"batches": 10, "evaluate_every": 3}):
+    for values in ({"batch_size": 0}, {"learning_rate": -1}, {"seed": -1}, {"evaluate_every": 0}):
         assert re.fullmatch(r"[^\n]*\.", refusal(**values))
 
 

@@ -13,6 +13,7 @@ from hindsight_rl.agents.interface import CAUSES, Agent, Rates
 from hindsight_rl.core.episodes import Episodes
 from hindsight_rl.environments.hosted import HostedTask
 from hindsight_rl.environments.interface import Environment, Task
+from hindsight_rl.environments.shapes import require_shapes
 from hindsight_rl.methods.interface import make_agent
 from hindsight_rl.rollout.compiled import collect, play
 from hindsight_rl.training.keys import keys_of
@@ -61,6 +62,8 @@ class Program(NamedTuple):
 def make_program(task: Task, settings: Settings) -> Program:
     """The program of a job; whatever cannot work is refused here, with a sentence."""
     method, options, *_ = settings.compiled
+    if isinstance(task, Environment):
+        require_shapes(task)
     agent = make_agent(method, settings.row, task, options)
 
     def init(seed: Int[Array, ""]) -> RunState:

@@ -57,7 +57,7 @@ class GymnasiumGoal(Simulator):
 
     def reset(self, seed: int) -> Observed:
         self._steps = 0
-        seen, _ = self._guarded(lambda: self.environment.reset(seed=seed))
+        seen, _ = self._several(2, "observation, info", lambda: self.environment.reset(seed=seed))
         self._goal = self._guarded(lambda: self.goals.encode(seen["desired_goal"]))
         return self._observed(seen, False)
 
@@ -68,7 +68,8 @@ class GymnasiumGoal(Simulator):
     def step(self, action: np.ndarray) -> Observed:
         self._steps += 1
         decoded = self.actions.decode(action)
-        seen, _, terminated, truncated, _ = self._guarded(lambda: self.environment.step(decoded))
+        parts = "observation, reward, terminated, truncated, info"
+        seen, _, terminated, truncated, _ = self._several(5, parts, lambda: self.environment.step(decoded))
         return self._observed(seen, bool(terminated or truncated))
 
     def picture(self, goal: np.ndarray) -> np.ndarray:
@@ -99,6 +100,16 @@ class GymnasiumGoal(Simulator):
             return call()
         except Exception as error:
             raise HindsightError(f"The environment '{self.name}' failed {self._when}: {gist(error)}.") from error
+
+    def _several(self, count: int, parts: str, call: Callable[[], Any]) -> Any:
+        """Call a stranger's code, which must return so many parts."""
+        found = self._guarded(call)
+        if not isinstance(found, tuple) or len(found) != count:
+            given = f"{len(found)} values" if isinstance(found, tuple) else type(found).__name__
+            raise HindsightError(
+                f"The environment '{self.name}' must return {count} values ({parts}), not {given}, {self._when}."
+            )
+        return found
 
     @property
     def _when(self) -> str:
