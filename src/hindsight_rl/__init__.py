@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from hindsight_rl.environments.registry import ENVIRONMENTS, make
     from hindsight_rl.estimators.table import Estimator
     from hindsight_rl.experiments.policies import load
-    from hindsight_rl.experiments.train import Result, train
+    from hindsight_rl.experiments.train import Result
     from hindsight_rl.methods.interface import Method
     from hindsight_rl.methods.registry import METHODS
+    from hindsight_rl.running.train import train
+    from hindsight_rl.training.callbacks import Callback, for_minutes, until_success
     from hindsight_rl.training.settings import Settings
 
 __version__ = "0.1.0"
@@ -28,6 +30,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Agent": "hindsight_rl.agents.interface",
+    "Callback": "hindsight_rl.training.callbacks",
     "ENVIRONMENTS": "hindsight_rl.environments.registry",
     "Environment": "hindsight_rl.environments.interface",
     "Estimator": "hindsight_rl.estimators.table",
@@ -38,15 +41,21 @@ _HOMES = {
     "Result": "hindsight_rl.experiments.train",
     "Settings": "hindsight_rl.training.settings",
     "Update": "hindsight_rl.agents.interface",
+    "for_minutes": "hindsight_rl.training.callbacks",
     "load": "hindsight_rl.experiments.policies",
     "make": "hindsight_rl.environments.registry",
-    "train": "hindsight_rl.experiments.train",
+    "train": "hindsight_rl.running.train",
+    "until_success": "hindsight_rl.training.callbacks",
 }
+
+_MODULES = ("estimators", "exact")
+"""Public modules, which need no import of their own."""
 
 __all__ = [
     "ENVIRONMENTS",
     "METHODS",
     "Agent",
+    "Callback",
     "Environment",
     "Estimator",
     "HindsightError",
@@ -55,18 +64,22 @@ __all__ = [
     "Result",
     "Settings",
     "Update",
+    "for_minutes",
     "load",
     "make",
     "train",
+    "until_success",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: the command line's help need not wait for JAX."""
+    if name in _MODULES:
+        return import_module(f"hindsight_rl.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'hindsight_rl' has no attribute '{name}'")
     return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_MODULES])

@@ -9,10 +9,10 @@ from reference.made_up_runs import SOUND, STUCK, ending_at, ramp, table
 from small_jobs import small_job, truncate
 
 from hindsight_rl.cli import main
-from hindsight_rl.cli.train import draw
 from hindsight_rl.experiments.definition import SETTINGS
 from hindsight_rl.records.evaluations import Evaluations
 from hindsight_rl.records.files import write_json
+from hindsight_rl.running.folder import draw
 from hindsight_rl.training.state import Snapshot
 
 STILL = {**STUCK, "moved": ramp(0, 0)}

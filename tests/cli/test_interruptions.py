@@ -16,10 +16,10 @@ import pytest
 from small_jobs import ENVIRONMENT, sentence, small_flags
 
 from hindsight_rl.cli import main
-from hindsight_rl.cli.progress import TrainingProgress
 from hindsight_rl.core import interruption
 from hindsight_rl.experiments.saving import Saver
 from hindsight_rl.records.evaluations import read_evaluations
+from hindsight_rl.running.progress import TrainingProgress
 
 pytestmark = pytest.mark.usefixtures("compiled_programs")
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 from rich.console import Console
 
-from hindsight_rl.cli.progress import TrainingProgress
+from hindsight_rl.running.progress import TrainingProgress
 
 
 class Clock:

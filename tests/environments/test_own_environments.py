@@ -8,6 +8,8 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 pytest.importorskip("gymnasium")
@@ -20,6 +22,7 @@ from hindsight_rl.core.options import described
 from hindsight_rl.environments.contract import check_environment
 from hindsight_rl.environments.gymnasium.task import GymnasiumTask
 from hindsight_rl.environments.hosted import HostedTask
+from hindsight_rl.environments.interface import Environment
 from hindsight_rl.environments.registry import (
     ENVIRONMENTS,
     GROUP,
@@ -29,6 +32,7 @@ from hindsight_rl.environments.registry import (
     make,
     specify,
 )
+from hindsight_rl.environments.shapes import require_shapes
 from hindsight_rl.rollout.hosted import open_pool
 
 HERE = "environments.own_examples"
@@ -210,3 +214,58 @@ def test_the_registry_imports_nothing_heavy() -> None:
     code = "import sys; import hindsight_rl.environments.registry; print('jax' in sys.modules, 'numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+class Ring(Environment):
+    """Steps to either side; it draws no picture."""
+
+    horizon: int = 6
+    action_count: int = 2
+    goal_count = 5
+    state_limit = None
+
+    def reset(self, key: Any) -> Any:
+        return jnp.zeros(1)
+
+    def step(self, state: Any, action: Any, key: Any) -> Any:
+        return state + 2 * action - 1
+
+    def observe(self, state: Any) -> Any:
+        return state
+
+    def achieved_goal(self, state: Any) -> Any:
+        return state
+
+    def sample_goal(self, key: Any) -> Any:
+        return jax.random.randint(key, (1,), -2, 3).astype(jnp.float32)
+
+    def goal_probability(self, goal: Any) -> Any:
+        return jnp.float32(0.2)
+
+    def reached(self, achieved: Any, goal: Any) -> Any:
+        return jnp.all(achieved == goal)
+
+    def reward(self, achieved: Any, goal: Any, time: Any) -> Any:
+        return self.reached(achieved, goal).astype(jnp.float32)
+
+
+def test_an_environment_need_not_draw() -> None:
+    require_shapes(Ring())
+    assert Ring().render(jnp.zeros(1), jnp.ones(1)) == "achieved [0.], goal [1.]"
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "words"),
+    [
+        ("observe", lambda self, state: {"place": state}, "observe must give one array, not a dict"),
+        ("sample_goal", lambda self, key: jnp.zeros(3), "sample_goal gives float32[3], but achieved_goal gives"),
+        ("reached", lambda self, achieved, goal: achieved == goal, "reached must give one value for a goal, not"),
+        ("step", lambda self, state, action, key: (state, state), "step gives the state a tuple, but reset gives"),
+        ("reward", lambda self, achieved, goal, time: 1 / 0, "reward fails: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_functions_that_do_not_fit_together_are_named(name: str, function: Any, words: str) -> None:
+    odd = type("Odd", (Ring,), {name: function})
+    with pytest.raises(HindsightError) as refused:
+        require_shapes(odd())
+    assert str(refused.value).startswith(f"In the environment Odd, {words}")

@@ -256,7 +256,7 @@ def test_what_cannot_be_meant_is_refused(changes: dict[str, Any], words: str) ->
         ({"search": {"runs": 0}}, "runs must be a whole number of at least 1, not 0."),
         ({"search": {"runs": 2.5}}, "runs must be a whole number of at least 1, not 2.5."),
         ({"definitive": {"batches": "many"}}, "batches must be a whole number of at least 1, not many."),
-        ({"definitive": {"batches": 10, "evaluate_every": 3}}, "evaluate_every must divide batches"),
+        ({"definitive": {"evaluate_every": 0}}, "evaluate_every must be a whole number of at least 1, not 0."),
         ({"learning_rates": [0.1, -0.1]}, "learning_rate must be a finite number above zero, not -0.1."),
         ({"hidden_layers": 16}, "hidden_layers must be a sequence of widths, not 16."),
         ({"hidden_layers": [16, 0]}, "each width in hidden_layers must be a whole number of at least 1, not 0."),

@@ -32,9 +32,10 @@ def test_learning_rate_is_finite_and_above_zero(name: str, value: float) -> None
 
 
 def test_evaluations_fit_the_batches() -> None:
-    message = refusal(batches=100, evaluate_every=7)
-    assert message == "evaluate_every must divide batches, but 7 does not divide 100."
-    assert "200 does not divide 100" in refusal(batches=100, evaluate_every=200)
+    assert Settings(batches=20, evaluate_every=7).evaluation_batches == [0, 7, 14, 20]
+    assert Settings(batches=100, evaluate_every=200).evaluation_batches == [0, 100]
+    longer = Settings(batches=30, evaluate_every=7)
+    assert [longer.next_evaluation(done) for done in (0, 20, 21, 28)] == [7, 21, 28, 30]
 
 
 @pytest.mark.parametrize("widths", [(0,), (16, -1), (True,), (16, 8.0)])
@@ -65,7 +66,7 @@ def test_evaluations_begin_before_the_first_batch_and_end_after_the_last() -> No
 
 
 def test_refusals_are_single_sentences() -> None:
-    for values in ({"batch_size": 0}, {"learning_rate": -1}, {"seed": -1}, {"batches": 10, "evaluate_every": 3}):
+    for values in ({"batch_size": 0}, {"learning_rate": -1}, {"seed": -1}, {"evaluate_every": 0}):
         assert re.fullmatch(r"[^\n]*\.", refusal(**values))
 
 

@@ -16,9 +16,10 @@ from hindsight_rl.agents.picture_replay import (
     add_pictures,
     compile_programs,
     empty_picture_replay,
+    with_more_room,
     with_pictures,
 )
-from hindsight_rl.agents.replay import Replay, Transitions, add_episodes, draw, empty_replay
+from hindsight_rl.agents.replay import Replay, Transitions, add_episodes, draw, empty_replay, with_more_slots
 from hindsight_rl.agents.replay_options import DQNOptions, check_options, goals_per_transition
 from hindsight_rl.core.episodes import Episodes
 from hindsight_rl.core.errors import HindsightError
@@ -80,7 +81,18 @@ def dqn_agent(environment: Task, options: DQNOptions) -> Agent:
         return chosen, jnp.log(jnp.where(chosen == greedy, 1 - options.epsilon + other, other))
 
     update = _update_on_host(environment, options) if on_host else _compiled_update(environment, options)
-    return Agent(init, explore, exploit, update, lambda state: state.network, updates_on_host=on_host)
+    return Agent(
+        init, explore, exploit, update, lambda state: state.network, updates_on_host=on_host, lengthen=_lengthen
+    )
+
+
+def _lengthen(held: DQNState, empty: DQNState) -> DQNState:
+    """What was learned so far, with a buffer that has room for the episodes of a longer run."""
+    if isinstance(held.replay, PictureReplay):
+        assert isinstance(empty.replay, PictureReplay)
+        return held._replace(replay=with_more_room(held.replay, empty.replay))
+    assert isinstance(empty.replay, Replay)
+    return held._replace(replay=with_more_slots(held.replay, empty.replay))
 
 
 def _compiled_update(environment: Task, options: DQNOptions) -> Learn:

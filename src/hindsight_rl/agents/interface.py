@@ -62,5 +62,8 @@ class Agent(NamedTuple):
     updates_on_host: bool = False
     """Whether `update` is plain Python around compiled parts, so that it cannot be compiled as a whole. It is pure all
     the same."""
+    lengthen: Callable[[AgentState, AgentState], AgentState] | None = None
+    """(state of a run, first state of a longer one) to a state from which the longer one goes on; None where a state
+    does not depend on the length of its run."""
     remark: str = ""
     """A sentence about what the method chose for the environment, said when training begins."""

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, UInt8
 
-from hindsight_rl.agents.replay import Replay, Transitions, add_episodes, draw, empty_replay
+from hindsight_rl.agents.replay import Replay, Transitions, add_episodes, draw, empty_replay, with_more_slots
 from hindsight_rl.agents.replay_options import DQNOptions, goals_per_transition
 from hindsight_rl.core.episodes import Episodes
 from hindsight_rl.environments.interface import Task
@@ -70,6 +70,13 @@ def empty_picture_replay(environment: Task, options: DQNOptions) -> PictureRepla
         filled=jnp.int32(0),
         background=jnp.zeros(environment.observation_shape[:2], jnp.uint8),
     )
+
+
+def with_more_room(replay: PictureReplay, empty: PictureReplay) -> PictureReplay:
+    """The same pictures in a buffer with at least as much room. What its older blocks gained in room stays unused."""
+    size = len(empty.blocks[0])
+    blocks = tuple(np.pad(np.asarray(block), (0, size - len(block))) for block in replay.blocks)
+    return replay._replace(catalogue=with_more_slots(replay.catalogue, empty.catalogue), blocks=blocks)
 
 
 def block_size(environment: Task, options: DQNOptions) -> int:

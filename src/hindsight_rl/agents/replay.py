@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
 from hindsight_rl.agents.replay_options import DQNOptions, HEROptions, Relabelling, most_transitions
@@ -83,6 +84,25 @@ def empty_replay(environment: Task, options: DQNOptions, place: jax.ShapeDtypeSt
         counts=jnp.zeros(slots, jnp.int32),
         next_slot=jnp.int32(0),
     )
+
+
+def with_more_slots(replay: Replay, empty: Replay) -> Replay:
+    """The same episodes in a buffer with at least as many slots: it goes on as if it had always had them.
+
+    A buffer with fewer slots than its capacity has one for each episode of its run, so none was ever overwritten.
+    """
+    slots, more = len(replay.counts), len(empty.counts)
+    if slots == more:
+        return replay
+    full = np.asarray(replay.lengths)[-1] > 0
+    padded = jax.tree.map(lambda old, new: _padded(old, new.shape), replay, empty)
+    return padded._replace(next_slot=np.int32(slots if full else replay.next_slot))
+
+
+def _padded(values: Array | np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    padded = np.zeros(shape, values.dtype)
+    padded[tuple(slice(size) for size in values.shape)] = values
+    return padded
 
 
 def add_episodes(

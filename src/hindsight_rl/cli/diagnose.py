@@ -11,7 +11,6 @@ from hindsight_rl.analysis.diagnosis.diagnose import diagnose
 from hindsight_rl.analysis.diagnosis.runs import Setting
 from hindsight_rl.analysis.words import counted
 from hindsight_rl.cli.commands import Diagnose
-from hindsight_rl.cli.train import METRICS, SUMMARY, draw_metrics
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.interface import Task
 from hindsight_rl.experiments.configuration import complete
@@ -20,6 +19,7 @@ from hindsight_rl.experiments.job import EVALUATIONS
 from hindsight_rl.records.evaluations import read_evaluations
 from hindsight_rl.records.files import read_json
 from hindsight_rl.records.runs import Cause
+from hindsight_rl.running.folder import METRICS, SUMMARY, draw_metrics
 
 
 def run_diagnose(command: Diagnose) -> None:

@@ -15,8 +15,8 @@ import tyro
 
 from hindsight_rl import __version__
 from hindsight_rl.cli.commands import Check, Diagnose, Environments, Evaluate, Gradients, Methods, Render
-from hindsight_rl.cli.policy_commands import Export, Zoo
 from hindsight_rl.cli.looking_commands import Compare, RunList, Watch
+from hindsight_rl.cli.policy_commands import Export, Zoo
 from hindsight_rl.cli.study.commands import STUDY_COMMANDS, StudyCommands
 from hindsight_rl.cli.train_command import TrainOwn, modernised, refuse_flag, train_class
 from hindsight_rl.core.errors import HindsightError, fault_of_machine, unknown

@@ -38,6 +38,10 @@ class TrainOwn:
     """Also keep the checkpoint of every so many batches; a multiple of the batches between evaluations."""
     keep: tuple[Literal["best", "last"], ...] = ("best", "last")
     """Which policies stay: the last one with all that it takes to go on, and the best of each run by evaluation."""
+    until_success: Annotated[float | None, arg(metavar="RATE", help_behavior_hint="(optional)")] = None
+    """End once every run's newest success rate is at least this, such as 0.95; --resume without it goes on."""
+    minutes: Annotated[float | None, arg(metavar="MINUTES", help_behavior_hint="(optional)")] = None
+    """End at the first evaluation after so many minutes; --resume goes on."""
     tensorboard: Switch = False
     """Also write TensorBoard event files, into the run folder's tensorboard/."""
     workers: Workers = None

@@ -1,5 +1,6 @@
 """Errors meant for people: one sentence that names the wrong value, the allowed ones and the nearest match."""
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -14,10 +15,17 @@ class HindsightError(ValueError):
 def unknown(kind: str, name: str, options: Iterable[str]) -> HindsightError:
     """The error for a name that is not registered, with the nearest match first."""
     options = list(options)
-    nearest = get_close_matches(name, options, n=1, cutoff=0.4)
+    nearest = _initials(name, options) or get_close_matches(name, options, n=1, cutoff=0.4)
     hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
     known = f"Known: {', '.join(options)}." if options else "There is none at all."
     return HindsightError(f"There is no {kind} '{name}'.{hint} {known}")
+
+
+def _initials(name: str, options: Iterable[str]) -> list[str]:
+    """What a name abbreviates: `--lr` is `--learning-rate`."""
+    short = name.strip("-").lower()
+    words = ((option, re.split(r"[-_ ]+", option.strip("-"))) for option in options)
+    return [option for option, parts in words if len(parts) > 1 and "".join(part[:1] for part in parts) == short][:1]
 
 
 def fault_of_machine(error: BaseException) -> str | None:

@@ -19,7 +19,7 @@ class RunSettings(Options):
     batches: Count = 1000
     """Updates in each run."""
     evaluate_every: Count = 10
-    """Batches between evaluations; must divide the number of batches."""
+    """Batches between evaluations; one more is at the end, whatever the number of batches."""
     evaluation_episodes: Count = 256
     """Greedy episodes in each evaluation."""
     episodes_end: EpisodesEnd = "goal"
@@ -31,10 +31,6 @@ class RunSettings(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.batches % self.evaluate_every:
-            raise HindsightError(
-                f"evaluate_every must divide batches, but {self.evaluate_every} does not divide {self.batches}."
-            )
         if self.seed < 0 or self.seed + self.runs > 2**32:
             raise HindsightError(f"seed must lie between 0 and {2**32 - self.runs}, not {self.seed}.")
 
@@ -44,9 +40,22 @@ class RunSettings(Options):
         return range(self.seed, self.seed + self.runs)
 
     @property
-    def evaluation_batches(self) -> range:
+    def evaluation_batches(self) -> list[int]:
         """The number of batches seen at each evaluation, batch 0 included."""
-        return range(0, self.batches + 1, self.evaluate_every)
+        return evaluation_batches(self.batches, self.evaluate_every)
+
+    def next_evaluation(self, done: int) -> int:
+        """The batch of the evaluation that follows so many batches; a job that was made longer meets the same ones."""
+        return min((done // self.evaluate_every + 1) * self.evaluate_every, self.batches)
+
+
+def evaluation_batches(batches: int, every: int) -> list[int]:
+    """The number of batches seen at each evaluation: 0, then one interval after another; the last may be short.
+
+    >>> evaluation_batches(10, 4)
+    [0, 4, 8, 10]
+    """
+    return [*range(0, batches, every), batches]
 
 
 EARLIER_ENDS = {"paper": "goal", "full": "horizon"}

@@ -141,9 +141,9 @@ class Environment(Task):
     def sample_goal(self, key: Key[Array, ""]) -> Goal:
         """Draw a goal to pursue."""
 
-    @abstractmethod
     def render(self, state: State, goal: Goal) -> str:
-        """A picture of the state in text, with the goal marked."""
+        """A picture of the state in text, with the goal marked; unless one is drawn, what is achieved and wanted."""
+        return f"achieved {self.achieved_goal(state)}, goal {goal}"
 
 
 def remaining_time_reward(reached: Bool[Array, ""], time: Int[Array, ""], horizon: int) -> Float[Array, ""]:

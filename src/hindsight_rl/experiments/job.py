@@ -20,7 +20,7 @@ from hindsight_rl.records.files import (
 )
 from hindsight_rl.records.versions import versions
 from hindsight_rl.training.loop import training
-from hindsight_rl.training.program import Program, make_program
+from hindsight_rl.training.program import Program, lengthened, make_program
 from hindsight_rl.training.state import Snapshot, snapshot_from_arrays, snapshot_to_arrays
 
 VERSIONS, EVALUATIONS, CHECKPOINT = "versions.json", "evaluations.csv", "checkpoint.npz"
@@ -36,9 +36,13 @@ def load_snapshot(folder: Path, job: Job, program: Program, batch: int | None = 
         known = f"those of the batches {', '.join(map(str, kept))}" if kept else "none; train with --keep-every"
         raise HindsightError(f"'{folder}' has no checkpoint of batch {batch}; it has {known}.")
     arrays, metadata = load_checkpoint(path)
-    if describe_difference(Job.from_json(metadata.get("job"), path), job):
+    held = Job.from_json(metadata.get("job"), path)
+    if describe_difference(held, job):
         raise HindsightError(f"'{path}' belongs to other settings than '{folder / SETTINGS}'.")
-    return snapshot_from_arrays(program.states(job.settings.runs), arrays)
+    if program.agent.lengthen is None or held.settings.compiled == job.settings.compiled:
+        return snapshot_from_arrays(program.states(job.settings.runs), arrays)
+    shorter = make_program(program.task, held.settings)
+    return lengthened(program, snapshot_from_arrays(shorter.states(job.settings.runs), arrays))
 
 
 def kept_checkpoint(folder: Path, batch: int) -> Path:
@@ -59,7 +63,7 @@ def run_job(
     folder: Path,
     program: Program | None = None,
     resume: bool = False,
-    report: Callable[[Snapshot], None] = lambda snapshot: None,
+    report: Callable[[Snapshot], bool | None] = lambda snapshot: None,
     tick: Callable[[int], None] = lambda batch: None,
     seconds_between_checkpoints: float = 5.0,
     keep_every: int | None = None,
@@ -71,7 +75,8 @@ def run_job(
 
     The checkpoint is replaced as a whole, so a kill at any moment leaves a folder from which `resume` goes on to the
     very same numbers. With `keep_every`, the checkpoint of every so many batches is kept beside it; with `keep_best`,
-    the best policy of each run. `workers` play a hosted environment. The `program` is made unless given.
+    the best policy of each run. `workers` play a hosted environment. The `program` is made unless given. A `report`
+    that returns True ends the job, which `resume` can go on with.
     """
     if keep_every is not None and (keep_every < 1 or keep_every % job.settings.evaluate_every):
         raise HindsightError(
@@ -81,21 +86,23 @@ def run_job(
     program = program or make_program(job.environment.task, job.settings)
     with claimed(folder):
         snapshot = _prepare(job, folder, program, resume)
-        if snapshot is not None:
-            report(snapshot)
         best = BestPolicies(job, folder, program) if keep_best else None
         if best and snapshot:
             best.show(snapshot)
+        if snapshot is not None and report(snapshot) is True:
+            return snapshot
         steps = training(program, job.settings, snapshot=snapshot, tick=tick, notice=notice, workers=workers)
         with Saver(lambda newest: _save(job, folder, newest, best), seconds_between_checkpoints, snapshot) as saver:
             for snapshot in steps:
                 saver.newest = snapshot
                 if best:
                     best.show(snapshot)
-                report(snapshot)
+                ends = report(snapshot) is True
                 if keep_every and snapshot.batch % keep_every == 0:
                     make_folder(kept_checkpoint(folder, snapshot.batch).parent)
                     _save_checkpoint(job, kept_checkpoint(folder, snapshot.batch), snapshot)
+                if ends:
+                    break
                 saver.show(snapshot)
             saver.save()
         if best:

@@ -18,6 +18,9 @@ PUBLISHED = ("gcpg", "gcpg+b", "hpg", "hpg+b", "hpg-no-ratios", "dqn", "dqn+her"
 SEARCHED_APART = {"dqn": "dqn", "dqn+her": "dqn"}
 """Methods for which the paper searched other rates than for the policy gradients: the head of their rows' names."""
 
+HOSTED_EVALUATION = 32
+"""Episodes in each evaluation where simulators play, and the paper has no say."""
+
 
 @dataclass(frozen=True)
 class PaperResult:
@@ -65,13 +68,20 @@ def default_values(environment: str, method: str, batch_size: int, batches: int 
             "max_active_goals": found["max_active_goals_per_episode"],
         }
     values |= {**network_settings(environment), **own}
-    if batches is not None:
+    if _is_hosted(environment) and ("evaluate_every" in own or not found):
+        values |= _few_evaluations(batch_size)
+    elif batches is not None:
         most = own.get("evaluate_every")
         values["evaluate_every"] = spaced(batches, most) if most else about_a_hundredth(batches)
     values["learning_rate"] = _usual_learning_rate(environment, method)
     values |= chosen_rates(environment, method, batch_size)
     owned = (*names_of(RunSettings), *names_of(row.options))
     return {name: value for name, value in values.items() if name in owned}
+
+
+def _few_evaluations(batch_size: int) -> dict[str, int]:
+    """Evaluations with at most a tenth of the episodes that simulators play in training."""
+    return {"evaluate_every": -(-10 * HOSTED_EVALUATION // batch_size), "evaluation_episodes": HOSTED_EVALUATION}
 
 
 def _is_hosted(environment: str) -> bool:

@@ -1,7 +1,5 @@
-"""Training from Python: `hindsight_rl.train`."""
+"""What training from Python comes to, and the names of environments that are given as objects."""
 
-import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,17 +8,14 @@ from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.gymnasium.task import GymnasiumTask, gymnasium_task
 from hindsight_rl.environments.interface import Task
 from hindsight_rl.environments.registry import Specification
-from hindsight_rl.experiments.configuration import complete, resolve
 from hindsight_rl.experiments.job import EVALUATIONS, VERSIONS
 from hindsight_rl.experiments.policy_files import Card, measured, named, save_policy
 from hindsight_rl.experiments.study.policies import POLICIES
 from hindsight_rl.records.evaluations import Evaluations
 from hindsight_rl.records.files import make_folder, require_ours, write_atomically, write_json
 from hindsight_rl.records.versions import versions
-from hindsight_rl.training.loop import training
-from hindsight_rl.training.program import make_program
 from hindsight_rl.training.settings import Settings
-from hindsight_rl.training.state import Failure, Snapshot
+from hindsight_rl.training.state import Failure
 from hindsight_rl.training.trained_policy import TrainedPolicy
 
 
@@ -55,32 +50,7 @@ class Result:
         write_atomically(folder / EVALUATIONS, evaluations.to_csv().encode())
 
 
-def train(environment: Any, report: Callable[[Snapshot], None] = lambda snapshot: None, **settings: Any) -> Result:
-    """Train on an environment and return learning curves and policies.
-
-    `environment` is a name, an environment of this library, or a Gymnasium goal environment; to say more of the latter,
-    pass what `hindsight_rl.environments.gymnasium.task.gymnasium_task` makes of it.
-
-    `settings` are those of the run, the `method`, and the options of method and environment, by name, as on the command
-    line; those not given are the paper's for a named environment. `report` is called with a snapshot after each
-    evaluation.
-    """
-    settings = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
-    specification: Specification | None
-    if isinstance(environment, str):
-        job = resolve(environment, settings, warnings.warn)
-        task, chosen, specification = job.environment.task, job.settings, job.environment
-    else:
-        name, task = _named(environment)
-        specification, chosen = None, complete(name, settings)
-    program = make_program(task, chosen)
-    for snapshot in training(program, chosen):
-        report(snapshot)
-    policies = program.policies(snapshot.states)
-    return Result(chosen, snapshot.evaluations, policies, snapshot.failures, specification)
-
-
-def _named(environment: Any) -> tuple[str, Task]:
+def named_task(environment: Any) -> tuple[str, Task]:
     """An environment that a user made, and the name under which it finds its default settings."""
     if isinstance(environment, Task):
         return (f"gym:{environment.name}" if isinstance(environment, GymnasiumTask) else "custom"), environment

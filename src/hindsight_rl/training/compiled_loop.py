@@ -56,7 +56,7 @@ def compiled_training(
         stride = 1
         while (done := snapshot.batch) < settings.batches:
             # Summed up in the same order wherever it pauses, so that not a bit depends on that.
-            target, totals = done + settings.evaluate_every, nothing
+            target, totals = settings.next_evaluation(done), nothing
             while done < target:
                 began, more = time.monotonic(), min(stride, target - done)
                 parts, evaluation, totals = advance(parts, totals, done, more, done + more == target)

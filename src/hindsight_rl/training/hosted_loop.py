@@ -43,7 +43,7 @@ def hosted_training(
             snapshot = trainer.evaluated([(state, {STEPS: 0.0}) for state in _each([states])], None, 0)
             yield snapshot
         while (done := snapshot.batch) < settings.batches:
-            target = done + settings.evaluate_every
+            target = settings.next_evaluation(done)
             advanced = [trainer.advance(run, state, done, target) for run, state in enumerate(_each(snapshot.parts))]
             snapshot = trainer.evaluated(advanced, snapshot, target)
             yield snapshot

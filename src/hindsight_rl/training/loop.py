@@ -30,7 +30,7 @@ def training(
     notice: Callable[[str], None] = warnings.warn,
     workers: int | None = None,
 ) -> Iterator[Snapshot]:
-    """Train, and yield a snapshot after each evaluation: at batch 0, then every `evaluate_every` batches.
+    """Train, and yield a snapshot after each evaluation: at batch 0, then every `evaluate_every` batches, and last.
 
     The `program` is one that was made for settings with the same `compiled`. From an earlier `snapshot` the job goes on
     to the very same numbers, since every random key comes from the seed and the batch's number. Where evaluations are

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int, Key
 
 from hindsight_rl.agents.interface import CAUSES, Agent, Rates
@@ -13,11 +14,12 @@ from hindsight_rl.core.episodes import Episodes
 from hindsight_rl.environments.described import Spaces
 from hindsight_rl.environments.hosted import HostedTask
 from hindsight_rl.environments.interface import Environment, Task
+from hindsight_rl.environments.shapes import require_shapes
 from hindsight_rl.methods.interface import make_agent
 from hindsight_rl.rollout.compiled import collect, play
 from hindsight_rl.training.keys import keys_of
 from hindsight_rl.training.settings import Settings
-from hindsight_rl.training.state import RunState
+from hindsight_rl.training.state import RunState, Snapshot
 from hindsight_rl.training.trained_policy import TrainedPolicy
 
 STEPS = "steps"
@@ -67,6 +69,8 @@ class Program(NamedTuple):
 def make_program(task: Task, settings: Settings) -> Program:
     """The program of a job; whatever cannot work is refused here, with a sentence."""
     method, options, *_ = settings.compiled
+    if isinstance(task, Environment):
+        require_shapes(task)
     agent = make_agent(method, settings.row, task, options)
 
     def init(seed: Int[Array, ""]) -> RunState:
@@ -88,6 +92,19 @@ def make_program(task: Task, settings: Settings) -> Program:
         jax.jit(agent.exploit),
         agent.update if agent.updates_on_host else jax.jit(agent.update),
     )
+
+
+def lengthened(program: Program, snapshot: Snapshot) -> Snapshot:
+    """A snapshot of a shorter job as one of the program's: it goes on to the numbers of a job that was long at once."""
+    lengthen = program.agent.lengthen
+    assert lengthen is not None
+    empty = jax.eval_shape(program.agent.init, jax.random.key(0))
+    parts = []
+    for run in range(len(snapshot.states.failed_batch)):
+        state = jax.tree.map(lambda leaf, run=run: leaf[run], snapshot.states)
+        state = state._replace(agent=lengthen(state.agent, empty))
+        parts.append(jax.tree.map(lambda leaf: np.asarray(leaf)[None], state))
+    return Snapshot(parts, snapshot.evaluations)
 
 
 def totals_of(metrics: Any, episodes: Episodes) -> Totals:

@@ -9,6 +9,7 @@ from jaxtyping import Int
 from hindsight_rl.analysis.statistics import Curve, bootstrap_interval
 from hindsight_rl.analysis.study.runs import definitive_runs, finished, new_generator
 from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.core.run import evaluation_batches
 from hindsight_rl.records.runs import Cell, FinishedRun, StudyResults, other_metrics
 
 COUNTERS = ("steps",)
@@ -54,7 +55,7 @@ def _recorded(run: FinishedRun, name: str) -> bool:
 
 def _unknown(results: StudyResults, cell: Cell) -> LearningCurve:
     plan = results.plans[cell]["definitive"]
-    batches = np.arange(0, plan["batches"] + 1, plan["evaluate_every"])
+    batches = np.array(evaluation_batches(plan["batches"], plan["evaluate_every"]))
     unknown = np.full(len(batches), np.nan)
     return LearningCurve(cell, Curve(batches, unknown, unknown, unknown, runs=0), batches * cell.batch_size)
 

@@ -7,12 +7,12 @@ from typing import Self
 
 from rich.console import Console
 
-from hindsight_rl.cli.progress import LiveLine, duration
 from hindsight_rl.experiments.study.estimates import Speed, Work, guessed_speeds, observed_speeds, work_ahead
 from hindsight_rl.experiments.study.plan import Study
 from hindsight_rl.experiments.study.protocol import Piece
 from hindsight_rl.experiments.study.run import evidence, performances
 from hindsight_rl.records.runs import Cell, Evidence, FinishedRun, RunKey, StudyResults
+from hindsight_rl.running.progress import LiveLine, duration
 
 SECONDS_BETWEEN_LOOKS = 0.5
 

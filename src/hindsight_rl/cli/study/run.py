@@ -15,7 +15,6 @@ from rich.table import Table
 from hindsight_rl.analysis.study.runs import definitive
 from hindsight_rl.cli.compilation import keep_compiled_programs
 from hindsight_rl.cli.console import PlainConsole
-from hindsight_rl.cli.progress import duration, explaining_interruptions
 from hindsight_rl.cli.study.commands import Slice, StudyMerge, StudyPlan, StudyRun
 from hindsight_rl.cli.study.progress import StudyProgress
 from hindsight_rl.core.errors import HindsightError
@@ -42,6 +41,7 @@ from hindsight_rl.records.evaluations import summary
 from hindsight_rl.records.results import RESULTS, ResultsFile
 from hindsight_rl.records.runs import Cell, FinishedRun, StudyResults
 from hindsight_rl.records.tensorboard import EventFiles, event_names
+from hindsight_rl.running.progress import duration, explaining_interruptions
 
 
 def run_study_command(command: StudyRun) -> None:

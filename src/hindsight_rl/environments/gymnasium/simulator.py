@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hindsight_rl.core.errors import HindsightError, gist
+from hindsight_rl.core.numbers import is_positive_integer
 from hindsight_rl.environments.extras import choose_renderer, import_gymnasium, import_robotics
 from hindsight_rl.environments.goal_pictures import draw
 from hindsight_rl.environments.gymnasium.spaces import Actions, Goals, Observations
@@ -56,7 +57,7 @@ class GymnasiumGoal(Simulator):
 
     def reset(self, seed: int) -> Observed:
         self._steps = 0
-        seen, _ = self._guarded(lambda: self.environment.reset(seed=seed))
+        seen, _ = self._several(2, "observation, info", lambda: self.environment.reset(seed=seed))
         self._goal = self._guarded(lambda: self.goals.encode(seen["desired_goal"]))
         return self._observed(seen, False)
 
@@ -67,7 +68,8 @@ class GymnasiumGoal(Simulator):
     def step(self, action: np.ndarray) -> Observed:
         self._steps += 1
         decoded = self.actions.decode(action)
-        seen, _, terminated, truncated, _ = self._guarded(lambda: self.environment.step(decoded))
+        parts = "observation, reward, terminated, truncated, info"
+        seen, _, terminated, truncated, _ = self._several(5, parts, lambda: self.environment.step(decoded))
         return self._observed(seen, bool(terminated or truncated))
 
     def picture(self, goal: np.ndarray) -> np.ndarray:
@@ -98,6 +100,16 @@ class GymnasiumGoal(Simulator):
             return call()
         except Exception as error:
             raise HindsightError(f"The environment '{self.name}' failed {self._when}: {gist(error)}.") from error
+
+    def _several(self, count: int, parts: str, call: Callable[[], Any]) -> Any:
+        """Call a stranger's code, which must return so many parts."""
+        found = self._guarded(call)
+        if not isinstance(found, tuple) or len(found) != count:
+            given = f"{len(found)} values" if isinstance(found, tuple) else type(found).__name__
+            raise HindsightError(
+                f"The environment '{self.name}' must return {count} values ({parts}), not {given}, {self._when}."
+            )
+        return found
 
     @property
     def _when(self) -> str:
@@ -166,10 +178,11 @@ def _can_travel(recipe: Wanted) -> bool:
 
 
 def _step_limit(environment: Made) -> int | None:
-    """The most steps of an episode, by the specification or, where there is none, by a wrapper."""
+    """The most steps of an episode: by the specification; without one by a wrapper, or by its own attribute."""
     if environment.spec is not None:
         return environment.spec.max_episode_steps
-    limits = []
+    own = getattr(environment.unwrapped, "max_episode_steps", None)
+    limits = [own] if is_positive_integer(own) else []
     wrappers = import_gymnasium().wrappers
     while environment is not environment.unwrapped:
         if isinstance(environment, wrappers.TimeLimit):

@@ -1,5 +1,6 @@
 """Between Gymnasium's spaces and plain arrays: observations and goals in, actions out."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -56,24 +57,44 @@ class Goals:
         return np.asarray(goals).astype(self._type)
 
 
+MOST_COMBINATIONS = 1000
+"""Of several choices that are made at once."""
+
+
 class Actions:
-    """Numbers from zero, or vectors, which are clipped to their bounds; `count` of either."""
+    """Numbers from zero, or vectors, which are clipped to their bounds; `count` of either.
+
+    Several choices at once are numbered by their combinations.
+    """
 
     def __init__(self, space: Space, name: str):
         spaces = import_gymnasium().spaces
         self._space = space
+        self._sizes: tuple[int, ...] | None = None
         self.bounds: Bounds | None = None
         """Of each number of a vector."""
         if isinstance(space, spaces.Discrete):
             self.count = int(space.n)
             return
+        if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
+            self._sizes = tuple(map(int, np.ravel(getattr(space, "nvec", np.full(space.shape, 2)))))
+            self.count = math.prod(self._sizes)
+            if self.count > MOST_COMBINATIONS:
+                raise HindsightError(
+                    f"The actions of '{name}' are {space}, which makes {self.count} combinations; at most "
+                    f"{MOST_COMBINATIONS} will do."
+                )
+            return
         if not (isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating)):
-            raise HindsightError(f"The actions of '{name}' are {space}; only Discrete and real Box spaces will do.")
+            raise HindsightError(f"The actions of '{name}' are {space}; only discrete and real Box spaces will do.")
         low, high = (tuple(map(float, bound.ravel())) for bound in (space.low, space.high))
         self.bounds, self.count = (low, high), len(low)
 
     def decode(self, action: Any) -> Any:
         """An action as the environment expects it."""
+        if self._sizes is not None:
+            choice = np.array(np.unravel_index(int(action), self._sizes), self._space.dtype).reshape(self._space.shape)
+            return choice + getattr(self._space, "start", 0)
         if self.bounds is None:
             return self._space.dtype.type(int(action) + int(self._space.start))
         vector = np.asarray(action, self._space.dtype).reshape(self._space.shape)

@@ -100,8 +100,8 @@ def gymnasium_task(
     if horizon is None:
         if simulator.step_limit is None:
             raise HindsightError(
-                f"The environment '{simulator.name}' sets no limit of steps: give a horizon, "
-                "or put gymnasium.wrappers.TimeLimit around it."
+                f"The environment '{simulator.name}' sets no limit of steps: give a horizon (states in an "
+                "episode, one more than its steps), or set its attribute max_episode_steps."
             )
         horizon = simulator.step_limit + 1
     if horizon < 2:

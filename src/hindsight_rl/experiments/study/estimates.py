@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hindsight_rl.experiments.study.plan import Plan
+from hindsight_rl.core.run import evaluation_batches
+from hindsight_rl.experiments.study.plan import Plan, Stage
 from hindsight_rl.experiments.study.protocol import NOTHING_KNOWN, Learned, Performances, rounds_ahead
 from hindsight_rl.methods.interface import Sizes
 from hindsight_rl.records.runs import Cell, FinishedRun
@@ -53,9 +54,15 @@ def work_ahead(plan: Plan, performances: Performances, learned: Learned = NOTHIN
         search_runs=sum(runs for _, runs in rounds[:-1]),
         definitive_runs=rounds[-1][1],
         updates=updates,
-        evaluations=sum(runs * (this.stage.batches // this.stage.evaluate_every + 1) for this, runs in rounds),
+        evaluations=sum(
+            runs * len(evaluation_batches(this.stage.batches, this.stage.evaluate_every)) for this, runs in rounds
+        ),
         episodes=updates * plan.batch_size,
     )
+
+
+def _evaluations(stage: Stage) -> int:
+    return len(evaluation_batches(stage.batches, stage.evaluate_every))
 
 
 def measured_speed(plan: Plan) -> Speed:

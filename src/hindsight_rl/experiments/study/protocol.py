@@ -169,6 +169,8 @@ def _settings_in_rungs(plan: Plan) -> list[int]:
 
 
 def _rung(full: Stage, before_last: int, fewest: int) -> Stage:
+    if not before_last:
+        return full
     evaluations = full.batches // full.evaluate_every
     kept = max(1, evaluations // LONGER**before_last)
     runs = max(min(full.runs, fewest), -(-full.runs // LONGER**before_last))

@@ -1,0 +1,107 @@
+"""What the documents say is tried: study files and snippets are run, and every command is one that the program has."""
+
+import re
+import runpy
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hindsight_rl.cli.main import COMMANDS, GROUPS, _flags
+from hindsight_rl.cli.train_command import train_class
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+OWN = ("my_module", "your_module", "MyEnvironment", "my_package")
+"""Names that stand for something of the reader's."""
+TINY: dict[str, Any] = {
+    "batch_size": 2,
+    "batches": 2,
+    "evaluate_every": 1,
+    "evaluation_episodes": 2,
+    "hidden_layers": (4,),
+    "progress": False,
+}
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def blocks(language: str) -> list[Any]:
+    found = []
+    for page in PAGES:
+        for number, (kind, text) in enumerate(BLOCK.findall(page.read_text()), 1):
+            if kind == language:
+                found.append(pytest.param(text, id=f"{name(page)}-{number}"))
+    return found
+
+
+def commands() -> list[Any]:
+    found: dict[str, Path] = {}
+    for page in PAGES:
+        text = page.read_text().replace("\\\n", " ")
+        lines = [line.strip() for line in text.splitlines() if re.match(r"    (\.venv/bin/)?hindsight ", line)]
+        lines += re.findall(r"`(hindsight [^`]*)`", text.replace("\n", " "))
+        for line in lines:
+            found.setdefault(line.removeprefix(".venv/bin/"), page)
+    return [pytest.param(line, id=f"{name(page)}: {line[:60]}") for line, page in found.items()]
+
+
+@pytest.mark.parametrize("line", commands())
+def test_a_documented_command_has_its_flags(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    words = shlex.split(line, comments=True)[1:]
+    known: dict[str, Any] = COMMANDS
+    if words[0] in GROUPS:
+        if len(words) == 1:
+            return
+        known = GROUPS[words.pop(0)]
+    assert words[0] in [*known, "--version"], line
+    if any(own in line for own in OWN) or line.isupper() or words[0] == "--version":
+        return
+    placeholders = any(word.isupper() for word in words)
+    command = train_class(words[1:]) if words[0] == "train" and not placeholders else known[words[0]]
+    flags = [word.partition("=")[0] for word in words if word.startswith("--")]
+    if words[0] != "train" or not placeholders:
+        assert set(flags) <= {"--help", *_flags(command)}
+
+
+@pytest.mark.parametrize("text", blocks("toml"))
+def test_a_documented_study_is_accepted(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hindsight_rl.experiments.study.files import load_study
+
+    if "entry-points" in text:
+        pytest.skip("part of a package's own pyproject.toml")
+    monkeypatch.chdir(ROOT)
+    (tmp_path / "mine.toml").write_text(text)
+    assert load_study(str(tmp_path / "mine.toml")).plans
+
+
+def snippets() -> list[Any]:
+    """The snippets of a page, as one program: later ones go on with what earlier ones made."""
+    found = []
+    for page in PAGES:
+        parts = [text for kind, text in BLOCK.findall(page.read_text()) if kind == "python"]
+        if parts:
+            found.append(pytest.param("\n".join(parts), id=name(page)))
+    return found
+
+
+@pytest.mark.parametrize("text", snippets())
+def test_the_documented_snippets_run(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With tiny settings: that it runs is what is tested here."""
+    import hindsight_rl
+
+    train = hindsight_rl.train
+
+    def small(environment: Any, *arguments: Any, **settings: Any) -> Any:
+        return train(environment, *arguments, **{**settings, **TINY})
+
+    monkeypatch.setattr(hindsight_rl, "train", small, raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(ROOT))
+    (tmp_path / "snippet.py").write_text(text)
+    runpy.run_path(str(tmp_path / "snippet.py"))
