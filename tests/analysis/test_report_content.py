@@ -6,6 +6,7 @@ from typing import Any
 
 from reference.studies import synthetic_study
 
+from hindsight_rl.analysis.report.build import build_report, render_report
 from hindsight_rl.analysis.report.content import (
     cell_settings_table,
     common_settings_table,
@@ -58,3 +59,9 @@ def test_runs_of_several_places_are_summed_up() -> None:
 def test_headline_of_methods_that_are_not_everywhere() -> None:
     rows = [row for row in performance(STUDY, no_paper) if row.cell[::2] != ("four-rooms", "gcpg")]
     assert headline_table(rows).rows[1][2] is None
+
+
+def test_a_study_of_what_the_paper_has_not_is_not_set_beside_it() -> None:
+    for paper, shown in ((no_paper, False), (lambda *_: (4.6, 0.1), True)):
+        text = render_report(build_report(STUDY, paper, {}, None))
+        assert ("Beside the paper" in text) == shown

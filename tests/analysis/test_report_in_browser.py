@@ -199,6 +199,19 @@ def test_wide_tables_and_figures_scroll_inside_on_a_phone(page: Page) -> None:
     assert min(scales) > 0.6
 
 
+def test_legend_is_on_the_screen_of_a_phone(page: Page) -> None:
+    page.resize(360)
+    lists = (
+        "[...document.querySelectorAll('#learning-curves figure')].map(one => [...one.querySelectorAll('.legend li')]"
+    )
+    assert all(
+        any(name.startswith("hpg (") for name in names) for names in page.evaluate(f"{lists}.map(i => i.textContent))")
+    )
+    assert page.evaluate(f"{lists}.every(item => item.getBoundingClientRect().right <= 360)).every(Boolean)")
+    page.resize(1280)  # where the figure shows its own
+    assert page.evaluate("getComputedStyle(document.querySelector('.legend')).display") == "none"
+
+
 def test_dark_mode_changes_colours_and_stays_readable(page: Page) -> None:
     background = {}
     for scheme in ("light", "dark"):
@@ -211,7 +224,11 @@ def test_dark_mode_changes_colours_and_stays_readable(page: Page) -> None:
             selector = "." + verdict.replace(" ", ".")
             text, behind = (colour(page, selector, part) for part in ("color", "backgroundColor"))
             assert contrast(text, behind) >= 4.5, (scheme, verdict)
-        assert colour(page, ".card", "backgroundColor") == (255, 255, 255)
+        # A figure's white turns into the colour of its card.
+        white = {"light": (255, 255, 255), "dark": (31, 31, 31)}[scheme]
+        assert colour(page, "figure[id] .card", "backgroundColor") == white
+        filters = page.evaluate("getComputedStyle(document.querySelector('figure[id] img')).filter")
+        assert filters == {"light": "none", "dark": "invert(0.88) hue-rotate(180deg)"}[scheme]
     assert luminance(background["light"]) > 0.8
     assert luminance(background["dark"]) < 0.05
     assert page.evaluate("parseFloat(getComputedStyle(document.querySelector('.card')).borderTopLeftRadius)") > 4

@@ -8,8 +8,10 @@ from typing import Any, Literal
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from hindsight_rl.analysis.statistics import Curve
@@ -141,3 +143,24 @@ def legend_beside(axes: Axes, title: str) -> None:
         alignment="left",
     )
     legend.get_title().set_color(FAINT)
+
+
+def legend_entries(figure: Figure) -> list[tuple[str, str, str]]:
+    """Name, colour and dashes (as SVG says them) of each line that a legend beside the axes explains.
+
+    On a narrow screen such a legend lies outside of it, so that a page says the same in its own words.
+    """
+    found: dict[str, tuple[str, str, str]] = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True) if axes.get_legend() else ():
+            line = handle if isinstance(handle, Line2D) else next(iter(getattr(handle, "lines", ())), None)
+            if isinstance(line, Line2D) and line.get_linestyle() != "None":
+                name = label.replace(r"\$", "$")
+                found.setdefault(name, (name, to_hex(line.get_color()), _dashes(line)))
+    return list(found.values())
+
+
+def _dashes(line: Line2D) -> str:
+    # Matplotlib can be told dashes but not asked for them; without an answer the line is solid, as most are.
+    _, pattern = getattr(line, "_dash_pattern", (0, None))
+    return " ".join(f"{length:.1f}" for length in pattern or ()) or "none"

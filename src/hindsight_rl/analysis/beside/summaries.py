@@ -76,7 +76,9 @@ def places(entry: Entry, over: Over) -> Float[np.ndarray, " evaluation"]:
         return evaluations.episodes.astype(np.float64)
     if over == "steps":
         steps = evaluations.metrics.get("steps", np.full(evaluations.mean_returns.shape, np.nan))
-        kept = steps[entry.finished] if entry.finished.any() else steps
+        if not entry.finished.any():
+            return np.full(len(evaluations.batches), np.nan)
+        kept = steps[entry.finished]
         if not np.isfinite(kept).all():
             raise HindsightError(f"'{entry.name}' did not record its simulator steps: compare over episodes.")
         return kept.mean(axis=0)
@@ -111,7 +113,8 @@ def _require_comparable(entries: Sequence[Entry], over: Over) -> None:
 
 def _panel(environment: str, entries: Sequence[Entry], over: Over, measure: Measure) -> Panel:
     where = {entry.name: places(entry, over) for entry in entries}
-    ends = [float(place[-1]) for place in where.values()]
+    # Where no run is left there is nothing to compare, and nothing that could end early.
+    ends = [float(where[entry.name][-1]) for entry in entries if entry.finished.any()] or [0.0]
     extent = min(ends)
     values = {entry.name: _values(entry, where[entry.name] <= extent, measure) for entry in entries}
     rows = [_row(entry, where[entry.name] <= extent, values) for entry in entries]

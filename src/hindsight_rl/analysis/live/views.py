@@ -12,6 +12,7 @@ from jaxtyping import Float
 from hindsight_rl.analysis.inventory import Content, Item, find, inventory, read_content
 from hindsight_rl.analysis.statistics import Curve, bootstrap_interval
 from hindsight_rl.analysis.study.curves import COUNTERS, LearningCurve, learning_curves, metric_curves
+from hindsight_rl.analysis.study.summaries import missing
 from hindsight_rl.records.evaluations import Evaluations
 from hindsight_rl.records.results import RESULTS
 from hindsight_rl.records.run_folders import EVALUATIONS, SETTINGS, SUMMARY, RunFolder, changed, films_in, is_plain_file
@@ -90,21 +91,25 @@ class Watcher:
     def _log(self, folder: Path) -> list[str]:
         """Failures, then the newest evaluations, then the ends of files that are called *.log."""
         content = self._read(folder)
-        lines = [*content.failures, *_evaluation_lines(content)] if isinstance(content, RunFolder) else []
-        if isinstance(content, StudyResults):
-            failed = [run for run in content.runs if run.failure]
-            lines += [
-                f"{run.cell.name}, {run.key.stage}, seed {run.key.seed}: {_why(run)}" for run in failed[-LOG_LINES:]
-            ]
-            lines += [f"Damaged: {name}" for name in content.damaged]
+        if isinstance(content, RunFolder):
+            lines = [*content.failures, *_evaluation_lines(content)]
+        else:
+            lines = _study_lines(content)
         for path in sorted(folder.glob("*.log")):
             if is_plain_file(path):
                 lines += [f"{path.name}:", *_last_lines(path)]
         return lines
 
 
-def _why(run: Any) -> str:
-    return str(run.failure.sentence)
+def _study_lines(results: StudyResults) -> list[str]:
+    lines = [
+        f"{row.cell.name}: {row.planned - row.missing} of {row.planned} definitive runs, {row.search_runs} of search"
+        for row in missing(results)
+    ]
+    for run in results.runs:
+        if run.failure:
+            lines.append(f"{run.cell.name}, {run.key.stage}, seed {run.key.seed} failed: {run.failure.sentence}")
+    return [*lines, *(f"Damaged: {name}" for name in results.damaged)]
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

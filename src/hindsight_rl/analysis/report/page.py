@@ -12,7 +12,7 @@ import jinja2
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from hindsight_rl.analysis.figures import figure_bytes
+from hindsight_rl.analysis.figures import figure_bytes, legend_entries
 from hindsight_rl.analysis.study.verdicts import FEWEST_RUNS, Verdict
 from hindsight_rl.analysis.tables import NOTHING, Column, Table, Value, show
 
@@ -60,7 +60,7 @@ SECTIONS = (
         "paper",
         "Beside the paper",
         "Mean and standard deviation of average performance over runs, here and as published.",
-        "There is no cell with a finished run and a value in the paper.",
+        "",  # left out of studies of what the paper does not have
     ),
     Section(
         "sensitivity",
@@ -163,13 +163,22 @@ def render_report(report: Report, pictures: Mapping[str, bytes] | None = None) -
         style=Markup(style),
         script=Markup(script),
         policy=_content_security_policy(style, script),
-        sections=SECTIONS,
+        sections=[section for section in SECTIONS if _has_place(report, section.id)],
         figures={section.id: list(_figure_views(report, section.id, pictures)) for section in SECTIONS},
         tables={section.id: list(_table_views(report, section.id)) for section in SECTIONS},
         animations=[(caption, _data("image/gif", content)) for caption, content in report.animations.items()],
         fewest_runs=FEWEST_RUNS,
         nothing=NOTHING,
     )
+
+
+def _has_place(report: Report, section: str) -> bool:
+    """Every section says what it lacks, but a study of what the paper has not cannot lack the paper's values."""
+    return section != "paper" or any(one.section == section for one in (*report.figures.values(), *_filled(report)))
+
+
+def _filled(report: Report) -> list[ReportTable]:
+    return [one for one in report.tables.values() if one.table.rows]
 
 
 def pngs(report: Report) -> dict[str, bytes]:
@@ -209,7 +218,8 @@ def _figure_views(report: Report, section: str, pictures: Mapping[str, bytes]) -
             source = _data("image/svg+xml", vectors) if smaller else _data("image/png", pictures[name])
             width, height = (round(100 * inches) for inches in one.figure.get_size_inches())
             size = {"width": width, "height": height, "wide": width > WIDE_FIGURE}
-            yield {"id": name, "title": one.title, "caption": one.caption, "source": source, **size}
+            head = {"id": name, "title": one.title, "caption": one.caption, "source": source}
+            yield {**head, **size, "legend": legend_entries(one.figure)}
 
 
 def _table_views(report: Report, section: str) -> Iterator[dict[str, Any]]:

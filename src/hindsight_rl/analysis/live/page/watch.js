@@ -168,7 +168,8 @@ async function detail(card) {
     show(card, found.charts, 190);
     const text = found.log.join("\n");
     if (card.log.textContent !== text) card.log.textContent = text;
-    card.noFilm.textContent = found.films.length ? "" : "No film yet: hindsight render makes one of the newest policy.";
+    const hint = card.item.kind === "run" ? "No film yet: hindsight render makes one of the newest policy." : "A study has its films in its report.";
+    card.noFilm.textContent = found.films.length ? "" : hint;
     films(card, found.films);
   } catch {
     card.noFilm.textContent = "This cannot be read at the moment.";
