@@ -1,4 +1,4 @@
-"""What the documents say is tried: every study file and snippet is run, and every command is one that the program has."""
+"""What the documents say is tried: study files and snippets are run, and every command is one that the program has."""
 
 import re
 import runpy
@@ -40,7 +40,7 @@ def blocks(language: str) -> list[Any]:
 
 
 def commands() -> list[Any]:
-    found = {}
+    found: dict[str, Path] = {}
     for page in PAGES:
         text = page.read_text().replace("\\\n", " ")
         lines = [line.strip() for line in text.splitlines() if re.match(r"    (\.venv/bin/)?hindsight ", line)]
