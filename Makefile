@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup system-packages demo test test-slow coverage lint types hooks bench bench-replay bench-packages results-paper results-halving results-her results-hosted results-hppo results-gradients format clean
+.PHONY: help setup system-packages demo test test-slow coverage lint types hooks bench bench-replay bench-packages results-paper results-halving results-her results-hosted results-hppo results-gradients docs format clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -94,6 +94,12 @@ results-hppo: setup ## Hindsight PPO beside PPO, on bits, rooms and robots (hour
 
 results-gradients: setup ## The measurements of docs/gradients.md (half an hour; goes on where it stopped)
 	$(BIN)/python scripts/results_gradients.py
+
+docs: setup ## The documents as a site in build/site, every link checked
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/python scripts/docs_source.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "Open build/site/index.html"
 
 format: setup
 	$(BIN)/ruff check --fix .
