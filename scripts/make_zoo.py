@@ -25,7 +25,7 @@ SHOWN: dict[str, tuple[int, list[str]]] = {
     "bit-flipping-16": (10_000, ["bit-flipping-16"]),
     "empty-room": (10_000, ["empty-room"]),
     "four-rooms": (10_000, ["four-rooms"]),
-    "fetch-reach": (500, ["gym:FetchReach-v4", "--batches", "40", "--evaluate-every", "10"]),
+    "fetch-reach": (500, ["gym:FetchReach-v4", "--batches", "20", "--evaluate-every", "10"]),
 }
 """Episodes to measure each policy on, and what it is trained with: arguments of `hindsight train`."""
 

@@ -8,6 +8,7 @@ import pytest
 
 from hindsight_rl.cli import main
 from hindsight_rl.cli.commands import Check, Diagnose, Environments, Evaluate, Methods, Render
+from hindsight_rl.cli.policy_commands import Export, Zoo
 from hindsight_rl.cli.train_command import TrainOwn
 from hindsight_rl.core.options import described
 from hindsight_rl.core.run import RunSettings
@@ -36,6 +37,8 @@ COMMANDS = {
     "evaluate": Evaluate,
     "diagnose": Diagnose,
     "render": Render,
+    "export": Export,
+    "zoo": Zoo,
     "environments": Environments,
     "methods": Methods,
     "check": Check,

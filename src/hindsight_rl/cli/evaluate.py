@@ -42,7 +42,7 @@ def run_evaluate(command: Evaluate) -> None:
     check_workers([task], command.workers)
     goals = read_goals(command, task)
     outcomes = player(task, command.episodes, command.seed, command.workers, goals)
-    rows = [_row(each.card.seed, each.card.batch, outcomes(each.policy), goals) for each in known]
+    rows = [_row(each.card.seed, outcomes(each.policy), goals) for each in known]
     if command.json:
         content = {"environment": environment.id, "method": card.settings.method, "episodes": command.episodes}
         overall = {name: summary(np.array([row[name] for row in rows])) for name in ("mean_return", "success_rate")}
@@ -51,9 +51,9 @@ def run_evaluate(command: Evaluate) -> None:
     _print(rows, command.episodes, goals)
 
 
-def _row(seed: int | None, batch: int | None, result: Outcomes, goals: np.ndarray | None) -> dict[str, Any]:
+def _row(seed: int | None, result: Outcomes, goals: np.ndarray | None) -> dict[str, Any]:
     returns, successes = np.asarray(result.returns, dtype=np.float64), np.asarray(result.successes)
-    row: dict[str, Any] = {"seed": seed, "batch": batch, **_figures(returns, successes)}
+    row: dict[str, Any] = {"seed": seed, **_figures(returns, successes)}
     if goals is not None:
         numbers = np.arange(len(returns)) % len(goals)
         row["goals"] = [
