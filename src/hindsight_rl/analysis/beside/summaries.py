@@ -125,6 +125,8 @@ def _panel(environment: str, entries: Sequence[Entry], over: Over, measure: Meas
 def _values(entry: Entry, counted: Float[np.ndarray, " evaluation"], measure: Measure) -> Float[np.ndarray, " run"]:
     """What each finished run is judged by; every entry has an evaluation at zero, so some always count."""
     evaluations, done = entry.evaluations, entry.finished
+    if not done.any():
+        return np.zeros(0)
     if measure == "average_return":
         return evaluations.mean_returns[np.ix_(done, counted)].mean(axis=1)
     kept = evaluations.success_rates if measure == "final_success_rate" else evaluations.mean_returns

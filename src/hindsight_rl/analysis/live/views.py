@@ -189,7 +189,7 @@ def _metric(evaluations: Evaluations, name: str, done: Float[np.ndarray, " run"]
 def _series(name: str, curve: Curve, others: Mapping[str, np.ndarray]) -> View:
     """A curve, thinned, with the other things that it can be drawn over."""
     points = len(curve.batches)
-    kept = np.unique(np.linspace(0, max(points - 1, 0), min(points, POINTS)).round().astype(int)).tolist()
+    kept = np.unique(np.linspace(0, max(points - 1, 0), min(points, POINTS)).round().astype(int))
     columns = {"mean": curve.mean, "low": curve.low, "high": curve.high}
     where = {"batches": curve.batches, **others}
     return {

@@ -174,11 +174,8 @@ def render_report(report: Report, pictures: Mapping[str, bytes] | None = None) -
 
 def _has_place(report: Report, section: str) -> bool:
     """Every section says what it lacks, but a study of what the paper has not cannot lack the paper's values."""
-    return section != "paper" or any(one.section == section for one in (*report.figures.values(), *_filled(report)))
-
-
-def _filled(report: Report) -> list[ReportTable]:
-    return [one for one in report.tables.values() if one.table.rows]
+    filled = {one.section for one in report.tables.values() if one.table.rows}
+    return section != "paper" or section in filled | {one.section for one in report.figures.values()}
 
 
 def pngs(report: Report) -> dict[str, bytes]:
