@@ -15,7 +15,6 @@ from rich.table import Table
 from hindsight_rl.analysis.animation import animate, draw
 from hindsight_rl.analysis.video import film
 from hindsight_rl.cli.commands import Check, Evaluate, Render
-from hindsight_rl.cli.compilation import keep_compiled_programs
 from hindsight_rl.cli.console import PlainConsole
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.core.options import Option, described
@@ -30,6 +29,7 @@ from hindsight_rl.records.files import write_atomically
 from hindsight_rl.rollout.compiled import Outcomes, play
 from hindsight_rl.rollout.hosted import open_pool, play_hosted
 from hindsight_rl.rollout.trace import Acts, Trace, film_episode, trace
+from hindsight_rl.training.compilation import keep_compiled_programs
 
 SLOTS = 32
 """Episodes of a hosted environment that are played side by side, whatever the number of workers."""

@@ -17,7 +17,6 @@ from hindsight_rl.analysis.figures import figure_bytes, learning_curves
 from hindsight_rl.analysis.metric_figures import metric_panels, reported
 from hindsight_rl.analysis.statistics import learning_curve
 from hindsight_rl.analysis.words import counted
-from hindsight_rl.cli.compilation import keep_compiled_programs
 from hindsight_rl.cli.console import PlainConsole
 from hindsight_rl.cli.progress import TrainingProgress, explaining_interruptions
 from hindsight_rl.cli.train_command import given
@@ -32,6 +31,7 @@ from hindsight_rl.experiments.paper import paper_result, paper_settings
 from hindsight_rl.records.evaluations import Evaluations, summary
 from hindsight_rl.records.files import read_json, write_atomically, write_json
 from hindsight_rl.records.tensorboard import EventFiles, event_names
+from hindsight_rl.training.compilation import keep_compiled_programs
 from hindsight_rl.training.memory import require_memory
 from hindsight_rl.training.program import Program, make_program
 from hindsight_rl.training.settings import make_settings

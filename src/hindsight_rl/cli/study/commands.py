@@ -12,6 +12,7 @@ Some = Annotated[tuple[str, ...], arg(metavar="NAME [NAME ...]", help_behavior_h
 Which = Annotated[Positional[str], arg(metavar="STUDY")]
 Folder = Annotated[Positional[Path], arg(metavar="FOLDER")]
 Sizes = Annotated[tuple[int, ...], arg(metavar="INT [INT ...]", help_behavior_hint="(default: all)")]
+On = Annotated[str | None, arg(metavar="CLUSTER", help_behavior_hint="(default: this machine, without Ray)")]
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,10 @@ class StudyRun(Slice):
     """Also write TensorBoard event files, into the folder's tensorboard/."""
     workers: Workers = None
     """Processes that play hosted environments; the numbers do not depend on it."""
+    on: On = None
+    """Run on Ray: ray (started here), auto (the cluster of this machine), HOST:PORT or ray://HOST:PORT."""
+    piece_cores: int = 1
+    """Cores for each piece of work, with --on; it has five runs for each."""
     json: Switch = False
     """Print a machine-readable summary on standard output."""
 
@@ -71,7 +76,7 @@ class StudyPlan(Slice):
 
     def run(self) -> None:
         """Count, measure and print."""
-        from hindsight_rl.cli.study.run import run_plan
+        from hindsight_rl.cli.study.plan import run_plan
 
         run_plan(self)
 
