@@ -35,8 +35,10 @@ class Slice:
     """Definitive runs of each cell. More than there are already only adds to them."""
     search_runs: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: the study's)")] = None
     """Runs of each setting in the search (in its last rung, with halving)."""
+    slice: Annotated[str | None, arg(metavar="NUMBER/COUNT", help_behavior_hint="(default: all)")] = None
+    """Only this part of the cells, such as 2/8 for the second of eight array jobs; `study merge` joins them."""
     output: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: studies/NAME)")] = None
-    """Where the results go, or are already."""
+    """Where the results go, or are already; a slice has a folder of its own, studies/NAME-slice-2-of-8."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ class StudyPlan(Slice):
 
     skip_measurement: Switch = False
     """Only count: do not compile and time each cell."""
+    on: On = None
+    """Estimate for a Ray cluster: ray (this machine), auto, HOST:PORT or ray://HOST:PORT."""
     json: Switch = False
     """Print the plan as JSON."""
 
@@ -115,12 +119,12 @@ class StudyExport:
 
 @dataclass(frozen=True)
 class StudyMerge:
-    """Take the finished runs of another folder into a study's, as when slices of it ran on several machines."""
+    """Take the finished runs of other folders into a study's, as when slices of it ran on several machines."""
 
     folder: Folder
     """The study's folder; a new one is made."""
-    source: Annotated[Positional[Path], arg(metavar="SOURCE")]
-    """The folder to take runs from; it stays as it is."""
+    source: Annotated[Positional[tuple[Path, ...]], arg(metavar="SOURCE [SOURCE ...]")]
+    """The folders to take runs from; they stay as they are."""
     environments: Some = ()
     """Only these environments."""
     methods: Some = ()

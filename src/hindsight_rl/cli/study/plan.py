@@ -9,6 +9,7 @@ from hindsight_rl.cli.console import PlainConsole
 from hindsight_rl.cli.progress import duration
 from hindsight_rl.cli.study.commands import StudyPlan
 from hindsight_rl.cli.study.run import read_results, resolve, table, tell_damage
+from hindsight_rl.experiments.cluster.connection import connected
 from hindsight_rl.experiments.study.estimates import Speed, Work, measured_speed, work_ahead
 from hindsight_rl.experiments.study.ledger import evidence, performances
 from hindsight_rl.experiments.study.plan import Plan, Study
@@ -26,12 +27,35 @@ def run_plan(command: StudyPlan) -> None:
         admit(study, results, folder)
         tell_damage(results, folder)
         study = continued(study, results)
+    machines = _machines(command.on)
     work = {plan.cell: _work(plan, results) for plan in study.plans}
     speeds = {} if command.skip_measurement else _measure(study.plans, work)
     if command.json:
-        print(json.dumps([_planned(plan, work[plan.cell], speeds) for plan in study.plans]))
+        on_cores = sum(machines) or None
+        print(json.dumps([_planned(plan, work[plan.cell], speeds, on_cores) for plan in study.plans]))
         return
     _print_plan(study, folder, work, speeds, results)
+    if machines and speeds:
+        _print_cluster(machines, work, speeds)
+
+
+def _machines(address: str | None) -> list[int]:
+    """The cores of each machine of a cluster; none where no cluster is meant."""
+    if address is None:
+        return []
+    with connected(address) as cluster:
+        return list(cluster.nodes.values())
+
+
+def _print_cluster(machines: list[int], work: dict[Cell, Work], speeds: dict[Cell, Speed]) -> None:
+    """From the speeds of this machine: what the cluster's machines take if they are as fast."""
+    on_one = sum(speed.seconds(work[cell], 1) for cell, speed in speeds.items())
+    PlainConsole().print(
+        f"On the cluster (machines: {len(machines)}, cores: {sum(machines)}): {on_one / 3600:.2f} core hours, so at "
+        f"least {duration(on_one / max(1, sum(machines)))} if its cores are as fast as this machine's and all are "
+        "busy; a cell's rounds follow one another, which leaves cores idle where cells are few.",
+        soft_wrap=True,
+    )
 
 
 def _work(plan: Plan, results: StudyResults | None) -> Work:
@@ -54,9 +78,9 @@ def _measure(plans: Iterable[Plan], work: dict[Cell, Work]) -> dict[Cell, Speed]
     return speeds
 
 
-def _planned(plan: Plan, work: Work, speeds: dict[Cell, Speed]) -> dict[str, Any]:
+def _planned(plan: Plan, work: Work, speeds: dict[Cell, Speed], on_cores: int | None) -> dict[str, Any]:
     cell = dict(zip(Cell._fields, plan.cell, strict=True))
-    seconds = round(speeds[plan.cell].seconds(work), 1) if plan.cell in speeds else None
+    seconds = round(speeds[plan.cell].seconds(work, on_cores), 1) if plan.cell in speeds else None
     counts = {"search_runs": work.search_runs, "definitive_runs": work.definitive_runs, "updates": work.updates}
     settings = {"settings": len(plan.grid), "search": plan.strategy if len(plan.grid) > 1 else None}
     return {**cell, **settings, **counts, "episodes": work.episodes, "seconds": seconds}

@@ -35,6 +35,7 @@ from hindsight_rl.experiments.study.run import (
     run_study,
     search_at_chance,
 )
+from hindsight_rl.experiments.study.slices import parse_slice, sliced
 from hindsight_rl.experiments.study.worker import RAISED, Observer
 from hindsight_rl.records.evaluations import summary
 from hindsight_rl.records.results import RESULTS, ResultsFile
@@ -86,33 +87,40 @@ def run_study_command(command: StudyRun) -> None:
 
 
 def run_merge(command: StudyMerge) -> None:
-    """Take runs over from another folder."""
-    with ResultsFile.open(command.source / RESULTS) as file:
-        tell_damage(file.read(), command.source)
-    study = held_study(command.source).narrowed(command.environments, command.methods, command.batch_sizes)
-    taken = merge_study(command.folder, command.source, study)
-    already = f"; {taken.there_already:,} were there already" if taken.there_already else ""
-    PlainConsole().print(
-        f"{command.folder} took {taken.runs:,} runs (cells: {taken.cells}) from {command.source}{already}.",
-        soft_wrap=True,
-    )
+    """Take runs over from other folders."""
+    if not command.source:
+        raise HindsightError("study merge needs a folder to take runs from.")
+    for source in command.source:
+        with ResultsFile.open(source / RESULTS) as file:
+            tell_damage(file.read(), source)
+        study = held_study(source).narrowed(command.environments, command.methods, command.batch_sizes)
+        taken = merge_study(command.folder, source, study)
+        already = f"; {taken.there_already:,} were there already" if taken.there_already else ""
+        PlainConsole().print(
+            f"{command.folder} took {taken.runs:,} runs (cells: {taken.cells}) from {source}{already}.",
+            soft_wrap=True,
+        )
 
 
 def resolve(command: Slice) -> tuple[Study, Path]:
     """The slice of a study that a command means, and its folder."""
     source = Path(command.study)
     # A folder of papers, say, does not hide the preset of its name.
+    part = parse_slice(command.slice) if command.slice is not None else None
     if source.is_dir() and ((source / RESULTS).exists() or command.study not in presets()):
         if command.output not in (None, source):
             raise HindsightError(f"'{source}' is a study's folder, which is its own output.")
+        if part:
+            raise HindsightError(f"'{source}' is a study's folder: --slice is for a preset or a TOML file.")
         study, folder = held_study(source), source
     else:
         study = load_study(command.study, lambda line: print(f"hindsight: {line}", file=sys.stderr))
-        folder = command.output or Path("studies") / study.name
+        own = f"{study.name}-slice-{part[0]}-of-{part[1]}" if part else study.name
+        folder = command.output or Path("studies") / own
     narrowed = study.narrowed(
         command.environments, command.methods, command.batch_sizes, command.search, command.runs, command.search_runs
     )
-    return narrowed, folder
+    return sliced(narrowed, *part) if part else narrowed, folder
 
 
 def read_results(folder: Path) -> StudyResults | None:
