@@ -21,10 +21,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from hindsight_rl.cli.compilation import keep_compiled_programs
 from hindsight_rl.core import pairs as pairwise
 from hindsight_rl.environments.registry import make_compiled
 from hindsight_rl.rollout.compiled import collect
+from hindsight_rl.training.compilation import keep_compiled_programs
 from hindsight_rl.training.loop import training
 from hindsight_rl.training.program import make_program
 from hindsight_rl.training.settings import Settings

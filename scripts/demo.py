@@ -9,11 +9,11 @@ from rich.table import Table
 
 from hindsight_rl.analysis.figures import figure_bytes, learning_curves
 from hindsight_rl.analysis.statistics import learning_curve
-from hindsight_rl.cli.compilation import keep_compiled_programs
 from hindsight_rl.experiments.configuration import resolve
 from hindsight_rl.experiments.paper import paper_result
 from hindsight_rl.records.files import write_atomically
 from hindsight_rl.running.shown import train_with_progress
+from hindsight_rl.training.compilation import keep_compiled_programs
 
 FOLDER = Path("runs/demo")
 ENVIRONMENT, BATCH_SIZE, RUNS = "bit-flipping-8", 16, 6

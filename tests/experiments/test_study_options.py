@@ -9,9 +9,10 @@ from small_jobs import ENVIRONMENT, compiled_programs
 from small_results import refusal
 from small_studies import STAGE, results_in, small_plan, small_study
 
+from hindsight_rl.experiments.study.ledger import performances
 from hindsight_rl.experiments.study.policies import kept_policy
 from hindsight_rl.experiments.study.protocol import Piece, ranked
-from hindsight_rl.experiments.study.run import held_study, performances, run_study
+from hindsight_rl.experiments.study.run import held_study, run_study
 from hindsight_rl.experiments.study.worker import Observer
 from hindsight_rl.records.runs import DEFINITIVE, Cell
 from hindsight_rl.records.tidy import columns

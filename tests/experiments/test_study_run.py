@@ -26,10 +26,11 @@ from small_studies import (
 from hindsight_rl.environments.registry import make
 from hindsight_rl.experiments.job import run_job
 from hindsight_rl.experiments.study import worker as study_worker
+from hindsight_rl.experiments.study.ledger import performances
 from hindsight_rl.experiments.study.merge import merge_study
 from hindsight_rl.experiments.study.policies import POLICIES, kept_policy
 from hindsight_rl.experiments.study.protocol import Piece, Round, ranked
-from hindsight_rl.experiments.study.run import held_study, performances, run_study
+from hindsight_rl.experiments.study.run import held_study, run_study
 from hindsight_rl.experiments.study.worker import UNFINISHED, Observer
 from hindsight_rl.records.checkpoints import load_checkpoint
 from hindsight_rl.records.files import require_ours

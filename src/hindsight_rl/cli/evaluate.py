@@ -14,7 +14,6 @@ from rich.table import Table
 
 from hindsight_rl.analysis.words import counted
 from hindsight_rl.cli.commands import Evaluate
-from hindsight_rl.cli.compilation import keep_compiled_programs
 from hindsight_rl.cli.console import PlainConsole
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.hosted import HostedTask, check_workers
@@ -24,6 +23,7 @@ from hindsight_rl.records.evaluations import summary
 from hindsight_rl.records.files import read_bytes
 from hindsight_rl.rollout.compiled import Outcomes, play
 from hindsight_rl.rollout.hosted import open_pool, play_hosted
+from hindsight_rl.training.compilation import keep_compiled_programs
 
 SLOTS = 32
 """Episodes of a hosted environment that are played side by side, whatever the number of workers."""

@@ -16,7 +16,6 @@ from hindsight_rl.agents.options import HindsightOptions
 from hindsight_rl.analysis.figures import figure_bytes
 from hindsight_rl.analysis.gradient_figures import ErrorBar, gradient_errors
 from hindsight_rl.cli.commands import Gradients
-from hindsight_rl.cli.compilation import keep_compiled_programs
 from hindsight_rl.cli.console import PlainConsole
 from hindsight_rl.cli.train import new_folder
 from hindsight_rl.core.errors import HindsightError
@@ -28,6 +27,7 @@ from hindsight_rl.experiments.gradients import Measurement, Setup, measure, setu
 from hindsight_rl.experiments.job import load_policies
 from hindsight_rl.methods.registry import find_method
 from hindsight_rl.records.files import SECONDS_OF_WRITING, make_folder, remove_leftovers, require_ours, write_atomically
+from hindsight_rl.training.compilation import keep_compiled_programs
 
 TABLE = "gradients.csv"
 

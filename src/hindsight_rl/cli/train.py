@@ -10,7 +10,6 @@ from typing import Any
 from rich.table import Table
 
 from hindsight_rl.analysis.words import counted
-from hindsight_rl.cli.compilation import keep_compiled_programs
 from hindsight_rl.cli.console import PlainConsole
 from hindsight_rl.cli.train_command import given
 from hindsight_rl.core.errors import HindsightError
@@ -22,6 +21,7 @@ from hindsight_rl.experiments.paper import paper_result, paper_settings
 from hindsight_rl.records.tensorboard import EventFiles
 from hindsight_rl.running.folder import CURVE, METRICS, finish_folder
 from hindsight_rl.running.shown import endings, evaluation_share, train_with_progress
+from hindsight_rl.training.compilation import keep_compiled_programs
 from hindsight_rl.training.memory import require_memory
 from hindsight_rl.training.program import make_program
 from hindsight_rl.training.settings import make_settings

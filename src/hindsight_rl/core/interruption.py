@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: one kind of interruption, which is never a failure of what it met.
+"""Ctrl-C, SIGTERM, SIGHUP and SIGUSR1: one kind of interruption, which is never a failure of what it met.
 
 An interruption is a `KeyboardInterrupt`. Raised in the wrong place it would be lost: compiled programs that call back
 into Python turn it into an error of their own, and finalisers swallow it. There it is only noted, and raised at the
@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+"""The last is what batch queues can be told to send some time before they end a job."""
 _NOT_RAISED_IN_FILE = "jax/_src/callback.py"
 _NOT_RAISED_IN = ("__del__", "_xla_gc_callback")
 """Functions from which no exception comes out; the last is what JAX has Python's garbage collector call."""

@@ -22,10 +22,15 @@ _PLAIN_KINDS = "biufcSUVmM"
 
 def save_checkpoint(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, JSON]) -> None:
     """Write arrays and metadata as one file, atomically; the same content always gives the same bytes."""
-    plain = {name: _plain(name, array, path) for name, array in arrays.items()}
-    entries = {f"{name}.npy": _npy_bytes(array) for name, array in plain.items()}
-    entries[_MANIFEST] = _manifest_bytes(path, plain, metadata)
-    write_atomically(path, _zip_bytes(entries))
+    write_atomically(path, checkpoint_bytes(arrays, metadata, path))
+
+
+def checkpoint_bytes(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, JSON], name: Path) -> bytes:
+    """What a checkpoint's file holds; errors speak of it by `name`."""
+    plain = {array_name: _plain(array_name, array, name) for array_name, array in arrays.items()}
+    entries = {f"{array_name}.npy": _npy_bytes(array) for array_name, array in plain.items()}
+    entries[_MANIFEST] = _manifest_bytes(name, plain, metadata)
+    return _zip_bytes(entries)
 
 
 def seconds_until_next(wanted: float, took: float) -> float:
@@ -35,7 +40,12 @@ def seconds_until_next(wanted: float, took: float) -> float:
 
 def load_checkpoint(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read what `save_checkpoint` wrote, after checking every array and the metadata against their digests."""
-    entries = _unzip(path, read_bytes(path))
+    return read_checkpoint(read_bytes(path), path)
+
+
+def read_checkpoint(content: bytes, path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """What `checkpoint_bytes` put together, after the same checks; errors speak of it by `path`."""
+    entries = _unzip(path, content)
     manifest = _verified_manifest(path, entries)
     listed = manifest.get("arrays")
     if not isinstance(listed, dict) or not isinstance(manifest.get("metadata"), dict):

@@ -1,7 +1,6 @@
 """Whole episodes of a hosted environment: one call of the policy for each time step of all live episodes."""
 
 import functools
-import os
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -10,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
+from hindsight_rl.core.cores import cores
 from hindsight_rl.core.episodes import Episodes
 from hindsight_rl.environments.hosted import HostedTask
 from hindsight_rl.rollout.compiled import EpisodesEnd, Outcomes
@@ -36,7 +36,7 @@ def open_pool(
 
     No result depends on their number: it belongs to the machine.
     """
-    count = (os.cpu_count() or 1) if workers is None else workers
+    count = cores() if workers is None else workers
     return WorkerPool(task.source(), layout_of(task), slots, count, notice)
 
 

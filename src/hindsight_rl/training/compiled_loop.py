@@ -1,6 +1,5 @@
 """The training loop for compiled environments: compiled between evaluations, one thread for each core."""
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from hindsight_rl.core.cores import cores
 from hindsight_rl.training.program import Evaluation, Program, Totals
 from hindsight_rl.training.recording import record
 from hindsight_rl.training.settings import Settings
@@ -75,7 +75,7 @@ def _together(shares: Sequence[dict[str, Array]]) -> dict[str, np.ndarray]:
 
 
 def _workers(shares: int) -> int:
-    return min(shares, os.cpu_count() or 1)
+    return min(shares, cores())
 
 
 def _shares(runs: int) -> list[slice]:

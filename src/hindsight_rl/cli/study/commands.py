@@ -12,6 +12,7 @@ Some = Annotated[tuple[str, ...], arg(metavar="NAME [NAME ...]", help_behavior_h
 Which = Annotated[Positional[str], arg(metavar="STUDY")]
 Folder = Annotated[Positional[Path], arg(metavar="FOLDER")]
 Sizes = Annotated[tuple[int, ...], arg(metavar="INT [INT ...]", help_behavior_hint="(default: all)")]
+On = Annotated[str | None, arg(metavar="CLUSTER", help_behavior_hint="(default: this machine, without Ray)")]
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,10 @@ class Slice:
     """Definitive runs of each cell. More than there are already only adds to them."""
     search_runs: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: the study's)")] = None
     """Runs of each setting in the search (in its last rung, with halving)."""
+    slice: Annotated[str | None, arg(metavar="NUMBER/COUNT", help_behavior_hint="(default: all)")] = None
+    """Only this part of the cells, such as 2/8 for the second of eight array jobs; `study merge` joins them."""
     output: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: studies/NAME)")] = None
-    """Where the results go, or are already."""
+    """Where the results go, or are already; a slice has a folder of its own, studies/NAME-slice-2-of-8."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,10 @@ class StudyRun(Slice):
     """Also write TensorBoard event files, into the folder's tensorboard/."""
     workers: Workers = None
     """Processes that play hosted environments; the numbers do not depend on it."""
+    on: On = None
+    """Run on Ray: ray (started here), auto (the cluster of this machine), HOST:PORT or ray://HOST:PORT."""
+    piece_cores: int = 1
+    """Cores for each piece of work, with --on; it has five runs for each."""
     json: Switch = False
     """Print a machine-readable summary on standard output."""
 
@@ -66,12 +73,14 @@ class StudyPlan(Slice):
 
     skip_measurement: Switch = False
     """Only count: do not compile and time each cell."""
+    on: On = None
+    """Estimate for a Ray cluster: ray (this machine), auto, HOST:PORT or ray://HOST:PORT."""
     json: Switch = False
     """Print the plan as JSON."""
 
     def run(self) -> None:
         """Count, measure and print."""
-        from hindsight_rl.cli.study.run import run_plan
+        from hindsight_rl.cli.study.plan import run_plan
 
         run_plan(self)
 
@@ -110,12 +119,12 @@ class StudyExport:
 
 @dataclass(frozen=True)
 class StudyMerge:
-    """Take the finished runs of another folder into a study's, as when slices of it ran on several machines."""
+    """Take the finished runs of other folders into a study's, as when slices of it ran on several machines."""
 
     folder: Folder
     """The study's folder; a new one is made."""
-    source: Annotated[Positional[Path], arg(metavar="SOURCE")]
-    """The folder to take runs from; it stays as it is."""
+    source: Annotated[Positional[tuple[Path, ...]], arg(metavar="SOURCE [SOURCE ...]")]
+    """The folders to take runs from; they stay as they are."""
     environments: Some = ()
     """Only these environments."""
     methods: Some = ()

@@ -8,9 +8,9 @@ from typing import Self
 from rich.console import Console
 
 from hindsight_rl.experiments.study.estimates import Speed, Work, guessed_speeds, observed_speeds, work_ahead
+from hindsight_rl.experiments.study.ledger import evidence, performances
 from hindsight_rl.experiments.study.plan import Study
 from hindsight_rl.experiments.study.protocol import Piece
-from hindsight_rl.experiments.study.run import evidence, performances
 from hindsight_rl.records.runs import Cell, Evidence, FinishedRun, RunKey, StudyResults
 from hindsight_rl.running.progress import LiveLine, duration
 
@@ -26,8 +26,11 @@ class StudyProgress:
         results: StudyResults | None,
         console: Console,
         clock: Callable[[], float] = time.monotonic,
+        on_cores: int | None = None,
     ):
+        """`on_cores` is how many cores a cluster has; this process's own, unless given."""
         self._study = study
+        self._on_cores = on_cores
         self._clock = clock
         self._runs: list[FinishedRun] = list(results.runs) if results else []
         self._known: dict[Cell, dict[RunKey, float]] = {
@@ -38,7 +41,9 @@ class StudyProgress:
         }
         self._line = LiveLine(console, study.name, clock=clock)
         self._began = clock()
-        self._piece_began = clock()
+        self._pieces_began: dict[tuple[Cell, tuple[RunKey, ...]], float] = {}
+        self._status = ""
+        self._finished = 0
         self._shown = clock()
         self._estimate: dict[Cell, Speed] = {}
         self._work: dict[Cell, Work] = {}
@@ -55,7 +60,7 @@ class StudyProgress:
 
     def begin(self, piece: Piece) -> None:
         """A piece begins."""
-        self._piece_began = self._clock()
+        self._pieces_began[piece.plan.cell, piece.keys] = self._clock()
         self._show(piece, 0, "compiling")
 
     def tick(self, piece: Piece, batch: int) -> None:
@@ -70,10 +75,17 @@ class StudyProgress:
         self._learned[piece.plan.cell] |= {run.key: run.evidence for run in runs}
         self._refresh()
         failed = sum(run.failure is not None for run in runs)
-        took = duration(self._clock() - self._piece_began)
+        took = duration(self._clock() - self._pieces_began.pop((piece.plan.cell, piece.keys), self._began))
+        self._finished += len(runs)
         lost = f", {failed} failed" if failed else ""
         self._line.announce(f"{piece.name}: {len(runs)} runs in {took}{lost}")
         self._show(None, 0, "")
+
+    def status(self, sentence: str) -> None:
+        """What goes on where, while many pieces are at hand."""
+        self._status = sentence
+        if self._clock() - self._shown >= SECONDS_BETWEEN_LOOKS:
+            self._show(None, 0, "")
 
     def announce(self, sentence: str) -> None:
         """Say something that stays, above the line that moves."""
@@ -94,7 +106,8 @@ class StudyProgress:
         share = None if left is None else elapsed / max(elapsed + left, 1e-9)
         parts = [
             f"{runs_done}/{runs_done + runs_left} runs",
-            f"{piece.name} ({len(piece.keys)} runs) {status}" if piece else "",
+            self._status or (f"{piece.name} ({len(piece.keys)} runs) {status}" if piece else ""),
+            f"{60 * self._finished / max(elapsed, 1e-9):.1f} runs a minute" if self._status else "",
             f"about {duration(left)} left" if left is not None else "",
         ]
         self._line.show("  ".join(part for part in parts if part), share, due=not runs_left)
@@ -102,8 +115,8 @@ class StudyProgress:
     def _seconds_left(self, piece: Piece | None, batch: int) -> float | None:
         if any(cell not in self._estimate for cell in self._work):
             return None
-        left = sum(self._estimate[cell].seconds(mine) for cell, mine in self._work.items())
+        left = sum(self._estimate[cell].seconds(mine, self._on_cores) for cell, mine in self._work.items())
         if piece is None:
             return left
         done = Work(0, 0, batch * len(piece.keys), 0, 0)
-        return max(0.0, left - self._estimate[piece.plan.cell].seconds(done))
+        return max(0.0, left - self._estimate[piece.plan.cell].seconds(done, self._on_cores))

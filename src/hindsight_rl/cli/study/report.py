@@ -6,7 +6,6 @@ import numpy as np
 from rich.console import Console
 
 from hindsight_rl.analysis.report.build import report_files
-from hindsight_rl.cli.compilation import keep_compiled_programs
 from hindsight_rl.cli.console import PlainConsole
 from hindsight_rl.cli.inspect import animate_policy
 from hindsight_rl.cli.study.commands import StudyExport, StudyReport
@@ -21,6 +20,7 @@ from hindsight_rl.records.files import SECONDS_OF_WRITING, make_folder, remove_l
 from hindsight_rl.records.results import RESULTS, ResultsFile
 from hindsight_rl.records.runs import DEFINITIVE, StudyResults
 from hindsight_rl.records.tidy import to_csv, to_parquet
+from hindsight_rl.training.compilation import keep_compiled_programs
 
 EPISODES_SHOWN = 3
 PAGE = "report.html"

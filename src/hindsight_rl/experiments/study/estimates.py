@@ -1,6 +1,5 @@
 """How long a study will take: from speeds measured on this machine and a rough idea of what an update costs."""
 
-import os
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hindsight_rl.core.cores import cores
 from hindsight_rl.core.run import evaluation_batches
 from hindsight_rl.experiments.study.plan import Plan, Stage
 from hindsight_rl.experiments.study.protocol import NOTHING_KNOWN, Learned, Performances, rounds_ahead
@@ -41,9 +41,9 @@ class Speed:
     update: float
     evaluation: float = 0.0
 
-    def seconds(self, work: Work) -> float:
-        """How long some work takes on all cores of this machine."""
-        return (work.updates * self.update + work.evaluations * self.evaluation) / (os.cpu_count() or 1)
+    def seconds(self, work: Work, on_cores: int | None = None) -> float:
+        """How long some work takes on so many cores; on all that this process may use, unless given."""
+        return (work.updates * self.update + work.evaluations * self.evaluation) / (on_cores or cores())
 
 
 def work_ahead(plan: Plan, performances: Performances, learned: Learned = NOTHING_KNOWN) -> Work:
@@ -81,15 +81,14 @@ def measured_speed(plan: Plan) -> Speed:
     rates = {name: jnp.float32(np.full(1, rate)) for name, rate in settings.rates.items()}
     nothing = program.nothing(1)
 
-    cores = os.cpu_count() or 1
-    with ThreadPoolExecutor(cores) as pool:
+    with ThreadPoolExecutor(cores()) as pool:
 
         def seconds(batches: int, evaluates: bool) -> float:
             def work(core: int) -> None:
                 jax.block_until_ready(compiled(states, seeds, rates, 0, batches, evaluates, nothing))
 
             began = time.monotonic()
-            list(pool.map(work, range(cores)))
+            list(pool.map(work, range(cores())))
             return time.monotonic() - began
 
         jax.block_until_ready(compiled(states, seeds, rates, 0, 1, True, nothing))  # compiles
@@ -107,7 +106,7 @@ def _hosted_speed(settings: Settings, program: Program) -> Speed:
     for _ in training(program, short):
         moments.append(time.monotonic())
     # The first batch compiles; the second plays as many greedy episodes as exploring ones.
-    both = (moments[2] - moments[1]) * (os.cpu_count() or 1)
+    both = (moments[2] - moments[1]) * cores()
     return Speed(both / 2, both / 2 * settings.evaluation_episodes / settings.batch_size)
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.experiments.study.plan import Plan
 from hindsight_rl.experiments.study.protocol import Piece
-from hindsight_rl.records.checkpoints import load_checkpoint, save_checkpoint
-from hindsight_rl.records.files import make_folder
+from hindsight_rl.records.checkpoints import load_checkpoint, read_checkpoint, save_checkpoint
+from hindsight_rl.records.files import make_folder, write_atomically
 from hindsight_rl.records.runs import DEFINITIVE, Cell, Choices, RunKey
 from hindsight_rl.training.program import make_program
 from hindsight_rl.training.state import Snapshot, state_from_arrays, state_to_arrays
@@ -32,6 +32,21 @@ def keep_best_policy(folder: Path, piece: Piece, snapshot: Snapshot) -> None:
     state = jax.tree.map(lambda leaf: np.asarray(leaf)[best : best + 1], snapshot.states)
     metadata: dict[str, Any] = {"key": list(piece.keys[best]), "average_performance": float(performance[best])}
     save_checkpoint(path, state_to_arrays(state), metadata)
+
+
+def take_policy(folder: Path, cell: Cell, content: bytes) -> None:
+    """Keep a policy that was made elsewhere, if it is better than the one held or, as good, of an earlier run."""
+    path = policy_path(folder, cell)
+    offered, held = _rank(read_checkpoint(content, path)[1]), held_performance(path)
+    if np.isfinite(held) and _rank(load_checkpoint(path)[1]) <= offered:
+        return
+    make_folder(path.parent)
+    write_atomically(path, content)
+
+
+def _rank(metadata: Mapping[str, Any]) -> tuple[float, Any]:
+    """Smaller is better. Runs come in by any order, so that equals are told apart by their keys."""
+    return -float(metadata["average_performance"]), metadata["key"]
 
 
 def policy_path(folder: Path, cell: Cell) -> Path:

@@ -1,6 +1,6 @@
 """The paper's protocol: search the learning rates, then run the best with fresh seeds. Pure: results in, work out."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -70,14 +70,26 @@ class Piece:
 
 def next_piece(plan: Plan, performances: Performances, learned: Learned = NOTHING_KNOWN) -> Piece | None:
     """What is to be run next for a cell, given what is finished; None when nothing is left."""
+    return next(pieces_ahead(plan, performances, learned, MOST_RUNS_IN_A_PIECE), None)
+
+
+def pieces_ahead(
+    plan: Plan, performances: Performances, learned: Learned, most_runs: int, at_hand: Set[RunKey] = frozenset()
+) -> Iterator[Piece]:
+    """All that can be run now for a cell: what is missing of its first unfinished round, without the runs at hand."""
     for this in _rounds(plan, performances, learned):
-        missing = tuple(key for key in this.keys if key not in performances)
-        if missing:
-            rates = find_method(plan.method).rates
-            first = _compiled_choices(missing[0], rates)
-            alike = tuple(key for key in missing if _compiled_choices(key, rates) == first)
-            return Piece(plan, this, alike[:MOST_RUNS_IN_A_PIECE])
-    return None
+        missing = [key for key in this.keys if key not in performances]
+        if not missing:
+            continue
+        rates = find_method(plan.method).rates
+        alike: dict[Choices, list[RunKey]] = {}
+        for key in missing:
+            if key not in at_hand:
+                alike.setdefault(_compiled_choices(key, rates), []).append(key)
+        for keys in alike.values():
+            for start in range(0, len(keys), most_runs):
+                yield Piece(plan, this, tuple(keys[start : start + most_runs]))
+        return
 
 
 def _compiled_choices(key: RunKey, rates: Sequence[str]) -> Choices:

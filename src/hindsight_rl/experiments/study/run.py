@@ -1,6 +1,6 @@
 """Running a study into a folder: piece by piece, each safe once it is finished, and going on after any stop."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,35 +9,22 @@ import numpy as np
 
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.hosted import check_workers
+from hindsight_rl.experiments.study.ledger import Ledger, evidence, performances, run_here
 from hindsight_rl.experiments.study.plan import Plan, Study
 from hindsight_rl.experiments.study.policies import POLICIES, held_performance, policy_path
 from hindsight_rl.experiments.study.protocol import (
-    Performances,
     Piece,
     Round,
-    at_chance,
     decides_last,
-    next_piece,
     undecided,
 )
 from hindsight_rl.experiments.study.worker import UNFINISHED, Observer, Unfinished, Worker
 from hindsight_rl.records.files import claimed, remove_leftovers, require_ours
 from hindsight_rl.records.results import PLAN_NAME, RESULTS, ResultsFile
-from hindsight_rl.records.runs import DEFINITIVE, Cell, Evidence, RunKey, StudyResults
-from hindsight_rl.records.versions import versions
+from hindsight_rl.records.runs import DEFINITIVE, Cell, StudyResults
 
 DAMAGES_NAMED = 5
 """Damaged runs that are named one by one."""
-
-
-def performances(results: StudyResults, cell: Cell) -> Performances:
-    """The average performance of each finished run of a cell."""
-    return {run.key: run.average_performance for run in results.of(cell)}
-
-
-def evidence(results: StudyResults, cell: Cell) -> Mapping[RunKey, Evidence]:
-    """Whether each finished run of a cell learned anything."""
-    return {run.key: run.evidence for run in results.of(cell)}
 
 
 def search_at_chance(results: StudyResults, plan: Plan) -> bool:
@@ -68,11 +55,13 @@ def run_study(
     repair: bool = False,
     seconds_between_checkpoints: float = 30.0,
     workers: int | None = None,
+    engine: Callable[[Ledger], None] | None = None,
 ) -> StudyResults:
     """Run what is missing of a study; its folder may hold other cells too.
 
     Finished runs go into the results file a piece at a time. What is unfinished is kept in a checkpoint beside it, so
-    a stop of any kind costs at most `seconds_between_checkpoints`. `workers` play hosted environments. A cell that an
+    a stop of any kind costs at most `seconds_between_checkpoints`. `workers` play hosted environments. An `engine` runs
+    pieces elsewhere and records them in the ledger; without one they run here, one after another. A cell that an
     exception ends is left unfinished, and said to be when the others are done. With `retry`, the runs that earlier
     versions recorded as ended by an exception run again. With `repair`, damaged runs and policies are made again; they
     have their seeds, and so get their numbers.
@@ -93,36 +82,19 @@ def run_study(
         file.write_plans({plan.cell: plan.to_json() for plan in study.plans})
         if retry:
             file.remove_runs_that_raised(plan.cell for plan in study.plans)
-        origin = file.write_origin(versions())
         worker = Worker(folder, observer, seconds_between_checkpoints, workers)
-        held = file.read()  # without the runs that raised
-        unfinished: dict[Cell, Unfinished] = {}
-        for plan in study.plans:
-            known, learned = dict(performances(held, plan.cell)), dict(evidence(held, plan.cell))
-            said = len(undecided(plan, known, learned))
-            while piece := next_piece(plan, known, learned):
-                observer.begin(piece)
-                try:
-                    runs = [replace(run, origin=origin) for run in worker.train(piece)]
-                except Unfinished as error:
-                    unfinished[plan.cell] = error
-                    observer.notice(f"{piece.name} could not be finished: {error}")
-                    break
-                file.write_runs(runs)
-                (folder / UNFINISHED).unlink(missing_ok=True)
-                known |= {run.key: run.average_performance for run in runs}
-                learned |= {run.key: run.evidence for run in runs}
-                observer.finish(piece, runs)
-                for this in undecided(plan, known, learned)[said:]:
-                    said += 1
-                    observer.notice(at_chance(plan, this))
+        ledger = Ledger(study, folder, file, observer)
+        if engine is None:
+            run_here(ledger, worker)
+        else:
+            engine(ledger)
         results = file.read()
         for plan in study.plans:
             try:
                 _attend_to_policy(folder, plan, results, worker if repair else None, observer)
             except Unfinished as error:
-                unfinished[plan.cell] = error
-        _require_finished(unfinished, study, folder)
+                ledger.unfinished[plan.cell] = error
+        _require_finished(ledger.unfinished, study, folder)
         return results
 
 

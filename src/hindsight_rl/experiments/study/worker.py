@@ -1,10 +1,9 @@
 """Training a piece of a study: to its end, or from where it was stopped."""
 
 import json
-import os
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hindsight_rl.core.cores import cores
 from hindsight_rl.core.errors import HindsightError, gist
 from hindsight_rl.environments.registry import Specification
 from hindsight_rl.experiments.saving import Saver
@@ -38,6 +38,10 @@ class Observer:
     finish: Callable[[Piece, list[FinishedRun]], None] = lambda piece, runs: None
     notice: Callable[[str], None] = warnings.warn
     """Something about a hosted environment is odd but does no harm."""
+    kept: Callable[[Piece], None] = lambda piece: None
+    """A checkpoint of a piece was written."""
+    status: Callable[[str], None] = lambda sentence: None
+    """What goes on where, while many pieces are at hand."""
 
 
 class Unfinished(Exception):
@@ -58,26 +62,53 @@ def _steps(steps: Iterator[Snapshot]) -> Iterator[Snapshot]:
         yield from steps
 
 
+class Programs:
+    """Keeps the compiled program of the newest piece, for those after it that share it."""
+
+    def __init__(self) -> None:
+        self._held: tuple[tuple[Specification, Any], Program] | None = None
+
+    def of(self, piece: Piece) -> Program:
+        """The program that trains a piece."""
+        needed = (piece.plan.specification, piece.settings.compiled)
+        if self._held is None or self._held[0] != needed:
+            self._held = (needed, make_program(piece.plan.specification.task, piece.settings))
+        return self._held[1]
+
+
 class Worker:
-    """Trains pieces one after another, and keeps the compiled program while they share it."""
+    """Trains pieces one after another."""
 
     def __init__(
-        self, folder: Path, observer: Observer, seconds_between_checkpoints: float, workers: int | None = None
+        self,
+        folder: Path,
+        observer: Observer,
+        seconds_between_checkpoints: float,
+        workers: int | None = None,
+        programs: Programs | None = None,
     ):
-        self._folder, self._workers = folder, workers
+        self._folder, self._workers, self._programs = folder, workers, programs or Programs()
         self._observer = observer
         self._seconds_between_checkpoints = seconds_between_checkpoints
         self._noticed: set[str] = set()
-        self._held: tuple[tuple[Specification, Any], Program] | None = None
 
     def train(self, piece: Piece) -> list[FinishedRun]:
-        """Train a piece to its end, or raise `Unfinished`.
+        """Train a piece to its end, or raise `Unfinished`."""
+        steps = self.advance(piece)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value
+
+    def advance(self, piece: Piece) -> Generator[int, None, list[FinishedRun]]:
+        """Train a piece and yield the batch of each evaluation; the finished runs are what it returns.
 
         That a run stops being finite is a result, which is recorded. An exception is none: it says as much of the
         machine (memory, files, processes, packages) as of the method.
         """
         with _unfinished_by_exceptions():
-            program = self._compiled(piece)
+            program = self._programs.of(piece)
             snapshot, before = self._unfinished(piece, program)
             runs, tick = _runs(piece), self._tick(piece)
             steps = _steps(training(program, piece.settings, runs, snapshot, tick, self._notice, self._workers))
@@ -90,6 +121,7 @@ class Worker:
                 saver.newest = snapshot
                 self._observer.tick(piece, snapshot.batch)
                 saver.show(snapshot)
+                yield snapshot.batch
         assert snapshot is not None
         keep_best_policy(self._folder, piece, snapshot)
         return _finished(piece, program, snapshot, clock.seconds)
@@ -103,12 +135,6 @@ class Worker:
     def _tick(self, piece: Piece) -> Callable[[int], None]:
         return lambda batch: self._observer.tick(piece, batch)
 
-    def _compiled(self, piece: Piece) -> Program:
-        needed = (piece.plan.specification, piece.settings.compiled)
-        if self._held is None or self._held[0] != needed:
-            self._held = (needed, make_program(piece.plan.specification.task, piece.settings))
-        return self._held[1]
-
     def _unfinished(self, piece: Piece, program: Program) -> tuple[Snapshot | None, float]:
         """Where the piece was stopped, if it was, and the seconds that went into it."""
         path = self._folder / UNFINISHED
@@ -116,7 +142,7 @@ class Worker:
             return None, 0.0
         try:
             arrays, metadata = load_checkpoint(path)
-            if metadata.get("piece") != _identity(piece):
+            if metadata.get("piece") != identity(piece):
                 return None, 0.0
             return snapshot_from_arrays(program.states(len(piece.keys)), arrays), float(metadata["seconds"])
         except (HindsightError, KeyError, TypeError):
@@ -124,8 +150,9 @@ class Worker:
             return None, 0.0
 
     def _save(self, piece: Piece, snapshot: Snapshot, seconds: float) -> None:
-        metadata: dict[str, Any] = {"piece": _identity(piece), "seconds": seconds}
+        metadata: dict[str, Any] = {"piece": identity(piece), "seconds": seconds}
         save_checkpoint(self._folder / UNFINISHED, snapshot_to_arrays(snapshot), metadata)
+        self._observer.kept(piece)
 
 
 class _Clock:
@@ -139,7 +166,8 @@ class _Clock:
         return time.monotonic() - self._began
 
 
-def _identity(piece: Piece) -> Any:
+def identity(piece: Piece) -> Any:
+    """All that decides what a piece comes to, as JSON gives it back."""
     # The specification too: a map's file may have changed under its name.
     specification = {"name": piece.plan.specification.name, "options": dict(piece.plan.specification.options)}
     identity = {
@@ -191,4 +219,4 @@ def _own_settings(piece: Piece, key: RunKey) -> dict[str, Any]:
 
 def _core_seconds(seconds: float, runs: int) -> float:
     """The seconds of one core that went into each of the runs of a piece."""
-    return round(seconds * min(runs, os.cpu_count() or 1) / runs, 3)
+    return round(seconds * min(runs, cores()) / runs, 3)

@@ -1,0 +1,128 @@
+"""Finding a Ray cluster, or starting a local one that nobody else can reach."""
+
+import os
+import secrets
+import signal
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from hindsight_rl.core.cores import cores
+from hindsight_rl.core.errors import HindsightError, gist
+from hindsight_rl.core.interruption import SIGNALS
+
+SECONDS_TO_ANSWER = 10.0
+OBJECT_STORE_BYTES = 512 * 2**20
+"""Room for results and checkpoints on their way; Ray would take a third of the memory."""
+CLIENT = "ray://"
+"""How the addresses of Ray's client begin, for a driver outside of the cluster."""
+ALWAYS = {
+    "RAY_AUTH_MODE": "token",
+    "RAY_USAGE_STATS_ENABLED": "0",  # tell nobody
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_gcs_rpc_server_connect_timeout_s": "5",
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "20",
+}
+LOCAL = {
+    # Read by Ray where it looks for this machine's address: without clusters it takes the loopback one.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+}
+"""What Ray reads from the environment when it is imported; what the user has set stays."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A connection to Ray."""
+
+    ray: Any
+    """The package, which is not there without its extra."""
+    address: str
+
+    @property
+    def steps(self) -> bool:
+        """Whether tasks can say something before they end."""
+        return not self.address.startswith(CLIENT)
+
+    @property
+    def nodes(self) -> Mapping[str, int]:
+        """The cores of each machine that is alive, by Ray's name for it."""
+        alive = [node for node in self.ray.nodes() if node["Alive"]]
+        return {node["NodeID"]: int(node["Resources"].get("CPU", 0)) for node in alive}
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Cluster]:
+    """A connection for as long as it is needed: `ray` starts one here, `auto` finds the one this machine belongs to."""
+    settings = ALWAYS | (LOCAL if address == "ray" else {})
+    if address == "ray":
+        settings |= {"RAY_AUTH_TOKEN": secrets.token_hex(32)} if "RAY_AUTH_TOKEN_PATH" not in os.environ else {}
+    for name, value in settings.items():
+        os.environ.setdefault(name, value)
+    ray = _imported()
+    if address not in ("ray", "auto"):
+        _require_answer(address)
+    handlers = {each: signal.getsignal(each) for each in SIGNALS}
+    try:
+        _connect(ray, address)
+        _restore(handlers)
+        yield Cluster(ray, address)
+    finally:
+        ray.shutdown()
+        _restore(handlers)
+
+
+def _imported() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise HindsightError("--on needs the package ray: pip install 'hindsight-rl[ray]'.") from None
+    return ray
+
+
+def _connect(ray: Any, address: str) -> None:
+    quiet = {"log_to_driver": False, "logging_level": "critical", "namespace": "hindsight"}
+    here = {"num_cpus": cores(), "include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
+    try:
+        if address == "ray":
+            ray.init(address="local", **here, **quiet)
+        else:
+            ray.init(address=address, **quiet)
+    except ConnectionError as error:
+        if address == "auto":
+            raise HindsightError("This machine belongs to no Ray cluster: start one with `ray start`.") from error
+        raise _no_answer(address) from error
+    except ImportError as error:
+        raise HindsightError("ray:// needs Ray's client: pip install 'hindsight-rl[ray]'.") from error
+    except (RuntimeError, ValueError, TimeoutError, OSError) as error:
+        raise HindsightError(f"Ray at '{address}' refused: {gist(error)}.") from error
+    except ray.exceptions.RayError as error:
+        raise HindsightError(f"Ray at '{address}' refused: {gist(error)}.") from error
+
+
+def _require_answer(address: str) -> None:
+    """Ray itself would try for minutes."""
+    place = urlsplit(address if "://" in address else f"//{address}")
+    try:
+        host, port = place.hostname, place.port
+    except ValueError:
+        host = port = None
+    if not host or not port:
+        raise HindsightError(f"--on must be ray, auto, HOST:PORT or ray://HOST:PORT, not '{address}'.")
+    try:
+        socket.create_connection((host, port), SECONDS_TO_ANSWER).close()
+    except OSError as error:
+        raise _no_answer(address) from error
+
+
+def _no_answer(address: str) -> HindsightError:
+    return HindsightError(f"No Ray cluster answers at '{address}'.")
+
+
+def _restore(handlers: Mapping[signal.Signals, Any]) -> None:
+    """Ray takes SIGTERM for itself, and would end without saving."""
+    with suppress(ValueError):  # only the main thread has signals
+        for each, handler in handlers.items():
+            signal.signal(each, handler)

@@ -1,0 +1,214 @@
+"""Running a study on Ray: pieces out as text, messages back as bytes, the ledger of this process the one writer.
+
+At least once executed: a piece whose worker, machine or object is lost is handed out again, from its newest checkpoint.
+Exactly once recorded: the ledger takes each run once, whoever brings it, and writes it in one transaction.
+"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from hindsight_rl.core.errors import HindsightError, gist
+from hindsight_rl.experiments.cluster.connection import Cluster
+from hindsight_rl.experiments.cluster.messages import Message, Order, finished_runs, order, policy_of
+from hindsight_rl.experiments.cluster.task import work_at_once, work_stepwise
+from hindsight_rl.experiments.study.ledger import Ledger
+from hindsight_rl.experiments.study.policies import take_policy
+from hindsight_rl.experiments.study.protocol import Piece
+from hindsight_rl.experiments.study.worker import Unfinished
+from hindsight_rl.records.files import make_folder, read_bytes, write_atomically
+from hindsight_rl.records.runs import Cell, RunKey
+
+UNFINISHED_PIECES = "unfinished"
+"""The folder of checkpoints, one for each piece."""
+MOST_TRIES = 6
+"""A piece that loses its worker so often is what kills it."""
+MOST_MACHINES = 2
+"""A piece that an exception ended is tried on so many machines: one may lack a package that the other has."""
+PIECES_FOR_A_SLOT = 2
+"""Pieces handed out for each place that can run one, so that no place waits for the writer."""
+SECONDS_BETWEEN_LOOKS = 1.0
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What a piece gets."""
+
+    cores: int = 1
+    runs: int = 5
+    """Of a piece, for each core: as many as one call of the compiled program trains."""
+    seconds_between_checkpoints: float = 30.0
+
+
+@dataclass(frozen=True)
+class _Hand:
+    """A piece that is out."""
+
+    piece: Piece
+    order: Order
+    tries: int = 1
+    failed_on: tuple[str, ...] = ()
+    """Machines on which an exception ended it."""
+
+
+@dataclass
+class _Counts:
+    """What went wrong so far, and where pieces were last heard of."""
+
+    lost: int = 0
+    again: int = 0
+    places: dict[str, str] = field(default_factory=dict)
+
+
+class RayEngine:
+    """Runs what is missing of a study on a cluster."""
+
+    def __init__(self, cluster: Cluster, placement: Placement = Placement()):  # noqa: B008 (frozen)
+        self._cluster, self._ray, self._placement = cluster, cluster.ray, placement
+        self._out: dict[Any, _Hand] = {}
+        self._counts = _Counts()
+
+    def __call__(self, ledger: Ledger) -> None:
+        """Run everything; what is finished is recorded at once, however this ends."""
+        _require_room(self._cluster, self._placement)
+        try:
+            self._hand_out(ledger)
+            while self._out:
+                ready, _ = self._ray.wait(list(self._out), num_returns=1, timeout=SECONDS_BETWEEN_LOOKS)
+                concluded = [self._hear(ledger, handle) for handle in ready]
+                ledger.observer.status(self._status())
+                if any(concluded) or not ready:  # not at each message: what is ahead takes a look at all runs
+                    self._hand_out(ledger)
+        except self._ray.exceptions.RaySystemError as error:
+            raise HindsightError(f"Ray is gone ({gist(error)}); the same command goes on.") from error
+        finally:
+            self._end_tasks()
+        if not ledger.unfinished:
+            shutil.rmtree(ledger.folder / UNFINISHED_PIECES, ignore_errors=True)
+
+    def _hand_out(self, ledger: Ledger) -> None:
+        """Keep every place of the cluster busy."""
+        places = sum(held // self._placement.cores for held in self._cluster.nodes.values())
+        free = PIECES_FOR_A_SLOT * max(1, places) - len(self._out)
+        for piece in list(islice(self._ahead(ledger), max(0, free))):
+            ledger.observer.begin(piece)
+            ordered = order(piece, self._placement.cores, self._placement.seconds_between_checkpoints)
+            self._send(ledger, _Hand(piece, ordered))
+
+    def _ahead(self, ledger: Ledger) -> Iterator[Piece]:
+        at_hand: dict[Cell, set[RunKey]] = {}
+        for hand in self._out.values():
+            at_hand.setdefault(hand.piece.plan.cell, set()).update(hand.piece.keys)
+        most = self._placement.runs * self._placement.cores
+        for plan in ledger.study.plans:
+            yield from ledger.pieces_ahead(plan, most, at_hand.get(plan.cell, frozenset()))
+
+    def _send(self, ledger: Ledger, hand: _Hand, node: str | None = None) -> None:
+        path = _checkpoint_path(ledger, hand.order)
+        kept = read_bytes(path) if path.exists() else None
+        options: dict[str, Any] = {"num_cpus": self._placement.cores, "max_retries": 0}
+        if node is not None:
+            from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node_id=node, soft=False)
+        else:
+            options["scheduling_strategy"] = "SPREAD"
+        if self._cluster.steps:
+            task = self._ray.remote(work_stepwise).options(num_returns="streaming", **options)
+        else:
+            task = self._ray.remote(work_at_once).options(**options)
+        self._out[task.remote(hand.order.text, kept)] = hand
+
+    def _hear(self, ledger: Ledger, handle: Any) -> bool:
+        """Take the next message of a piece; whether it was the last, or is lost."""
+        hand = self._out[handle]
+        try:
+            content = self._ray.get(next(handle) if self._cluster.steps else handle)
+            message = Message.read(content)
+            if message.number != hand.order.number:
+                raise HindsightError("a message belongs to another piece")
+        except (self._ray.exceptions.RayError, StopIteration, HindsightError) as error:
+            del self._out[handle]
+            self._lost(ledger, hand, error)
+            return True
+        self._counts.places[hand.order.number] = message.content["node"]
+        if message.kind == "progress":
+            ledger.observer.tick(hand.piece, message.content["batch"])
+        elif message.kind == "kept":
+            path = _checkpoint_path(ledger, hand.order)
+            make_folder(path.parent)
+            write_atomically(path, content)
+        else:
+            del self._out[handle]
+            self._counts.places.pop(hand.order.number, None)
+            self._conclude(ledger, hand, message)
+        return handle not in self._out
+
+    def _conclude(self, ledger: Ledger, hand: _Hand, message: Message) -> None:
+        if message.kind == "refused":
+            raise HindsightError(
+                f"The machine '{message.content['machine_name']}' of the cluster has other versions "
+                f"({message.content['cause']}): install the same on all."
+            )
+        if message.kind == "unfinished":
+            self._elsewhere(ledger, hand, message)
+            return
+        runs = finished_runs(message, hand.piece)
+        for sentence in message.content["notices"]:
+            ledger.observer.notice(sentence)
+        if (policy := policy_of(message)) is not None:
+            take_policy(ledger.folder, hand.piece.plan.cell, policy)
+        ledger.record(hand.piece, runs, _checkpoint_path(ledger, hand.order), message.content["made_with"])
+
+    def _elsewhere(self, ledger: Ledger, hand: _Hand, message: Message) -> None:
+        """Try a piece that an exception ended on another machine, if there is one."""
+        failed_on = (*hand.failed_on, message.content["node"])
+        cause = f"{message.content['cause']} (on '{message.content['machine_name']}')"
+        others = [node for node, held in self._cluster.nodes.items() if held >= self._placement.cores]
+        others = [node for node in others if node not in failed_on]
+        if len(failed_on) >= MOST_MACHINES or not others:
+            ledger.give_up(hand.piece, Unfinished(cause))
+            return
+        self._counts.again += 1
+        ledger.observer.notice(f"{hand.piece.name} is tried on another machine: {cause}")
+        self._send(ledger, replace(hand, failed_on=failed_on), others[0])
+
+    def _lost(self, ledger: Ledger, hand: _Hand, error: BaseException) -> None:
+        """Hand a piece out again whose worker, machine or message is lost."""
+        self._counts.lost += 1
+        self._counts.places.pop(hand.order.number, None)
+        why = gist(error)
+        if hand.tries >= MOST_TRIES:
+            ledger.give_up(hand.piece, Unfinished(f"its worker was lost {hand.tries} times, last with {why}."))
+            return
+        self._counts.again += 1
+        ledger.observer.notice(f"{hand.piece.name} lost its worker and is handed out again ({why}).")
+        self._send(ledger, replace(hand, tries=hand.tries + 1))
+
+    def _status(self) -> str:
+        places = set(self._counts.places.values())
+        said = f"{len(self._counts.places)} of {len(self._out)} pieces run on {len(places)} machines"
+        return said + (
+            f", {self._counts.lost} workers lost, {self._counts.again} tries again" * bool(self._counts.lost)
+        )
+
+    def _end_tasks(self) -> None:
+        for handle in self._out:
+            with suppress(Exception):  # it may have ended, or Ray may be gone
+                self._ray.cancel(handle, force=True)
+
+
+def _require_room(cluster: Cluster, placement: Placement) -> None:
+    largest = max(cluster.nodes.values(), default=0)
+    if largest < placement.cores:
+        raise HindsightError(
+            f"No machine of the cluster has {placement.cores} cores for a piece; the largest has {largest}."
+        )
+
+
+def _checkpoint_path(ledger: Ledger, ordered: Order) -> Path:
+    return ledger.folder / UNFINISHED_PIECES / f"{ordered.number}.npz"

@@ -1,0 +1,139 @@
+"""A study on a real Ray cluster of several nodes comes to the bytes of one without Ray; mistakes end in a sentence."""
+
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_jobs import PROGRAM, process_environment, run_program, sentence
+from small_studies import numbers_in, only_hpg, results_in, small_study, study_text
+
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.experiments.cluster.messages import Message, Order, finished, finished_runs, order
+from hindsight_rl.experiments.cluster.task import work_stepwise
+from hindsight_rl.experiments.study.protocol import next_piece
+from hindsight_rl.experiments.study.run import run_study
+
+CLUSTER = """
+import sys
+from ray.cluster_utils import Cluster
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 80 * 2**20})
+for _ in range(2):
+    cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20)
+cluster.wait_for_nodes()
+print(cluster.address, flush=True)
+sys.stdin.read()
+cluster.shutdown()
+"""
+SMALL: dict[str, Any] = {"methods": ["hpg"]}
+"""A search of four runs, then four definitive ones."""
+
+
+@pytest.fixture(scope="module")
+def cluster(compiled_programs: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """The address of a head and two nodes on this machine, and the environment for those who connect."""
+    pytest.importorskip("ray")
+    environment = process_environment(compiled_programs) | {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    }
+    command = [sys.executable, "-c", CLUSTER]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        lines = iter(process.stdout.readline, "")
+        yield next(line.strip() for line in lines if line.startswith("127.0.0.1:")), environment
+        process.communicate()
+
+
+def run_on(address: str, environment: dict[str, str], definition: Path, folder: Path) -> str:
+    command = [str(PROGRAM), "study", "run", str(definition), "--output", str(folder), "--on", address]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def test_several_nodes_come_to_the_bytes_of_this_machine_alone(
+    cluster: tuple[str, dict[str, str]], tmp_path: Path
+) -> None:
+    definition = tmp_path / "small.toml"
+    definition.write_text(study_text(**SMALL))
+    run_study(small_study(**SMALL), tmp_path / "here")
+    run_on(*cluster, definition, tmp_path / "there")
+    assert numbers_in(tmp_path / "there") == numbers_in(tmp_path / "here")
+    assert not (tmp_path / "there" / "unfinished").exists()
+    # Whoever asks again gets no run twice.
+    before = (tmp_path / "there" / "results.sqlite").read_bytes()
+    run_on(*cluster, definition, tmp_path / "there")
+    assert len(results_in(tmp_path / "there").runs) == 8
+    assert numbers_in(tmp_path / "there") == numbers_in(tmp_path / "here")
+    assert len(before) == len((tmp_path / "there" / "results.sqlite").read_bytes())
+
+
+def test_an_address_that_does_not_answer_is_named(definition: Path, compiled_programs: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    for address, expected in (("127.0.0.1:9", "No Ray cluster answers"), ("nowhere", "--on must be ray, auto")):
+        ended = run_program(
+            ["study", "run", str(definition), "--output", str(tmp_path / "x"), "--on", address], compiled_programs
+        )
+        assert ended.returncode == 2
+        assert expected in sentence(ended.stderr)
+
+
+def test_without_ray_the_extra_is_named(definition: Path, compiled_programs: Path, tmp_path: Path) -> None:
+    (tmp_path / "ray.py").write_text("raise ImportError('no Ray here')")
+    command = [sys.executable, "-c", "from hindsight_rl.cli import main; main()", "study", "run", str(definition)]
+    command += ["--output", str(tmp_path / "x"), "--on", "ray"]
+    environment = process_environment(compiled_programs) | {"PYTHONPATH": str(tmp_path)}
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert ended.returncode == 2
+    assert "pip install 'hindsight-rl[ray]'" in sentence(ended.stderr)
+
+
+def first_order(**changes: Any) -> Order:
+    piece = next_piece(only_hpg(**changes).plans[0], {})
+    assert piece is not None
+    return order(piece, cores=max(1, len(os.sched_getaffinity(0))), seconds_between_checkpoints=0.0)
+
+
+def test_an_order_comes_back_as_it_was() -> None:
+    ordered = first_order()
+    again = Order.read(ordered.text)
+    assert again.piece.keys == ordered.piece.keys
+    assert again.piece.settings == ordered.piece.settings
+    assert again.text == ordered.text
+
+
+def test_a_piece_goes_on_from_a_message_with_its_checkpoint(shared_programs: None) -> None:
+    ordered = first_order()
+    whole = [Message.read(content) for content in work_stepwise(ordered.text)]
+    kept = [message for message in whole if message.kind == "kept"]
+    rest = [Message.read(content) for content in work_stepwise(ordered.text, kept[1].to_bytes())]
+    assert len(rest) < len(whole)
+    for one, other in zip(*(finished_runs(messages[-1], ordered.piece) for messages in (whole, rest)), strict=True):
+        assert all(np.array_equal(one.metrics[name], other.metrics[name], equal_nan=True) for name in one.metrics)
+
+
+def test_other_versions_are_refused_with_both_named() -> None:
+    ordered = first_order()
+    older = Order(ordered.piece, ordered.number, {**ordered.made_with, "jax": "0.1"}, 1, 0.0)
+    (message,) = (Message.read(content) for content in work_stepwise(older.text))
+    assert message.kind == "refused"
+    assert message.content["cause"] == f"jax {ordered.made_with['jax']} there, 0.1 here"
+
+
+def test_messages_with_other_runs_or_other_bytes_are_refused() -> None:
+    ordered = first_order()
+    message = finished(ordered.number, [], None, {})
+    with pytest.raises(HindsightError, match="other runs"):
+        finished_runs(message, ordered.piece)
+    with pytest.raises(HindsightError, match="damaged"):
+        Message.read(message.to_bytes()[:-40])
