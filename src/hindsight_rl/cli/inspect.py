@@ -23,6 +23,7 @@ from hindsight_rl.environments.contract import check_environment
 from hindsight_rl.environments.hosted import HostedTask, check_workers
 from hindsight_rl.environments.interface import Environment, Task
 from hindsight_rl.environments.registry import all_environments, find_entry, specify
+from hindsight_rl.experiments.definition import require_trust
 from hindsight_rl.experiments.job import load_policies
 from hindsight_rl.methods.registry import all_methods, find_method
 from hindsight_rl.records.evaluations import summary
@@ -87,6 +88,7 @@ def run_evaluate(command: Evaluate) -> None:
     """Evaluate the policies of a run folder."""
     _check(command.episodes, command.seed)
     keep_compiled_programs()
+    require_trust(command.folder, command.trust)
     job, _, policies = load_policies(command.folder)
     check_workers([job.environment.task], command.workers)
     outcomes = _player(job.environment.task, command.episodes, command.seed, command.workers)
@@ -136,6 +138,7 @@ def _notice(sentence: str) -> None:
 def run_render(command: Render) -> None:
     """Show greedy episodes as text and leave them as an animated GIF."""
     _check(command.episodes, command.seed)
+    require_trust(command.folder, command.trust)
     job, _, policies = load_policies(command.folder)
     if not 0 <= command.policy < len(policies):
         raise HindsightError(f"'{command.folder}' holds the runs 0 to {len(policies) - 1}, not {command.policy}.")

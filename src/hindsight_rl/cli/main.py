@@ -13,7 +13,7 @@ from typing import Any, TextIO, get_type_hints
 
 import tyro
 
-from hindsight_rl.cli.commands import Check, Diagnose, Environments, Evaluate, Gradients, Methods, Render
+from hindsight_rl.cli.commands import Check, Diagnose, Environments, Evaluate, Gradients, Methods, Render, Verify
 from hindsight_rl.cli.study.commands import STUDY_COMMANDS, StudyCommands
 from hindsight_rl.cli.train_command import TrainOwn, modernised, refuse_flag, train_class
 from hindsight_rl.core.errors import HindsightError, fault_of_machine, unknown
@@ -33,13 +33,17 @@ COMMANDS: dict[str, Any] = {
     "environments": Environments,
     "methods": Methods,
     "check": Check,
+    "verify": Verify,
 }
 GROUPS: dict[str, dict[str, Any]] = {"study": STUDY_COMMANDS}
 """Commands that have commands of their own."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the program; the exit code is 0, 2 for a mistake in the input, or 130 after Ctrl-C (143 after SIGTERM)."""
+    """Run the program; the exit code is 0, 2 for a mistake in the input, or 130 after Ctrl-C (143 after SIGTERM).
+
+    `verify` ends with 1 when it found damage.
+    """
     with signals_interrupt():
         try:
             _run(list(sys.argv[1:] if arguments is None else arguments))
