@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,11 +46,11 @@ def _of_run(folder: Path) -> Iterator[Verdict]:
     yield _checked(folder / SETTINGS, lambda: _settings(folder))
     yield _checked(folder / CHECKPOINT, lambda: _checkpoint(folder / CHECKPOINT))
     for path in sorted((folder / CHECKPOINTS).glob("batch-*.npz")):
-        yield _checked(path, lambda path=path: _checkpoint(path))
+        yield _checked(path, partial(_checkpoint, path))
     yield _checked(folder / EVALUATIONS, lambda: _table(folder))
     for name in (VERSIONS, SUMMARY):
         if (folder / name).exists():
-            yield _checked(folder / name, lambda name=name: _object(folder / name))
+            yield _checked(folder / name, partial(_object, folder / name))
     yield from _pictures(folder)
 
 
@@ -57,7 +58,7 @@ def _of_study(folder: Path) -> Iterator[Verdict]:
     yield _checked(folder / RESULTS, lambda: _results(folder / RESULTS))
     for path in (folder / UNFINISHED, *sorted((folder / POLICIES).glob("*.npz"))):
         if path.exists():
-            yield _checked(path, lambda path=path: _checkpoint(path))
+            yield _checked(path, partial(_checkpoint, path))
     if (folder / EVALUATIONS).exists():
         yield _checked(folder / EVALUATIONS, lambda: _export(folder / EVALUATIONS))
     yield from _pictures(folder)
@@ -65,7 +66,7 @@ def _of_study(folder: Path) -> Iterator[Verdict]:
 
 def _pictures(folder: Path) -> Iterator[Verdict]:
     for path in sorted(path for ending in _SIGNATURES for path in folder.glob(f"*{ending}")):
-        yield _checked(path, lambda path=path: _picture(path))
+        yield _checked(path, partial(_picture, path))
 
 
 def _checked(path: Path, check: Callable[[], str]) -> Verdict:
