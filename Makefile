@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup system-packages demo test test-slow coverage lint types hooks bench bench-replay bench-packages results-paper results-halving results-her results-hosted results-hppo results-gradients docs format clean
+.PHONY: help setup system-packages demo test test-slow test-chaos coverage lint types hooks bench bench-replay bench-packages results-paper results-halving results-her results-hosted results-hppo results-gradients docs format clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -29,6 +29,10 @@ test: setup system-packages lint types ## All tests, linters and type checks
 
 test-slow: setup ## Real learning runs, some minutes
 	$(BIN)/python -m pytest -m slow
+
+MINUTES ?= 30
+test-chaos: setup ## Random faults, counted by kind (half an hour, or MINUTES=...; SEED=... repeats them)
+	$(BIN)/python scripts/chaos.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 coverage: setup system-packages ## The tests again, slower, to see which lines of the program they run
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=

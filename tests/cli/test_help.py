@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 from hindsight_rl.cli import main
-from hindsight_rl.cli.commands import Check, Diagnose, Environments, Evaluate, Methods, Render
+from hindsight_rl.cli.commands import Check, Diagnose, Environments, Evaluate, Methods, Render, Verify
 from hindsight_rl.cli.policy_commands import Export, Zoo
 from hindsight_rl.cli.train_command import TrainOwn
 from hindsight_rl.core.options import described
@@ -42,6 +42,7 @@ COMMANDS = {
     "environments": Environments,
     "methods": Methods,
     "check": Check,
+    "verify": Verify,
 }
 
 HEAVY_MODULES_AFTER = """

@@ -171,7 +171,7 @@ def test_trouble_in_the_middle_of_a_run_is_one_sentence_and_costs_nothing(
     folder = Path(shutil.copytree(half, tmp_path / "run"))
     resume = [*LINE, "--batches", "2", "--workers", "1", "--output", str(folder), "--resume"]
     monkeypatch.setenv(TROUBLE, trouble)
-    for arguments in (["evaluate", str(folder), "--episodes", "20"], resume):
+    for arguments in (["evaluate", str(folder), "--episodes", "20", "--trust"], resume):
         with pytest.raises(SystemExit) as stop:
             main(arguments)
         assert stop.value.code == 2
@@ -195,7 +195,7 @@ def test_an_interruption_in_the_rewards_of_an_update_costs_nothing(
     resume = [*LINE, "--batches", "2", "--workers", "1", "--output", str(folder), "--resume"]
     monkeypatch.setenv(TROUBLE, "reward is interrupted")
     for arguments, said in (
-        (["evaluate", str(folder), "--episodes", "20"], "Interrupted."),
+        (["evaluate", str(folder), "--episodes", "20", "--trust"], "Interrupted."),
         (resume, f"Interrupted after 1 of 2 batches; the same command with --resume --output {folder} goes on."),
     ):
         with pytest.raises(SystemExit) as stop:
@@ -240,7 +240,7 @@ def test_an_evaluation_does_not_depend_on_the_number_of_workers(
 ) -> None:
     found = []
     for workers in ("1", "3"):
-        main(["evaluate", str(lines[0]), "--episodes", "40", "--workers", workers, "--json"])
+        main(["evaluate", str(lines[0]), "--episodes", "40", "--workers", workers, "--json", "--trust"])
         found.append(capsys.readouterr().out)
     assert found[0] == found[1]
     assert json.loads(found[0])["runs"][0]["error"] > 0, "all episodes are alike"

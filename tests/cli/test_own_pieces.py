@@ -223,9 +223,13 @@ def test_own_environment_and_method_on_the_command_line(pieces: Path, capsys: py
     assert [row["surprise"] for row in rows] == ["", "2.0", "2.0"]
     assert {"return", "success_rate", "steps", "preference", "surprise"} <= event_tags(pieces / "run" / "tensorboard")
     capsys.readouterr()
-    main(["evaluate", "run", "--episodes", "8", "--json"])
+    with pytest.raises(SystemExit):
+        main(["evaluate", "run", "--episodes", "8", "--json"])
+    refused = "'run' names code that would be imported and run (pieces:Line, pieces:table): "
+    assert refused + "add --trust if you trust whoever made this folder." in capsys.readouterr().err
+    main(["evaluate", "run", "--episodes", "8", "--json", "--trust"])
     assert json.loads(capsys.readouterr().out)["environment"] == "pieces:Line"
-    main(["render", "run", "--episodes", "1"])
+    main(["render", "run", "--episodes", "1", "--trust"])
     assert (pieces / "run" / "policy.gif").exists()
     main(["train", *chosen, *SMALL, "--batches", "12", "--resume", "--output", "run"])
     assert [row["batch"] for row in table_of(pieces / "run" / "evaluations.csv")] == ["0", "4", "8", "12"]

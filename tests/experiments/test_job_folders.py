@@ -25,9 +25,11 @@ from hindsight_rl.agents.options import HindsightOptions
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.core.options import names_of
 from hindsight_rl.environments.registry import specify
+from hindsight_rl.experiments import job as job_module
 from hindsight_rl.experiments.definition import Job, describe_difference, load_job
 from hindsight_rl.experiments.job import check_folder, load_policies, run_job
 from hindsight_rl.records.checkpoints import load_checkpoint, save_checkpoint
+from hindsight_rl.records.digests import content_digest
 from hindsight_rl.records.evaluations import read_evaluations
 from hindsight_rl.records.versions import versions
 from hindsight_rl.training.state import Snapshot, state_to_arrays
@@ -91,7 +93,8 @@ def test_evaluations_file(finished: Path) -> None:
 
 def test_checkpoint_holds_states_and_evaluations(finished: Path) -> None:
     arrays, metadata = load_checkpoint(finished / "checkpoint.npz")
-    assert metadata == {"job": json.loads((finished / "settings.json").read_text())}
+    settings = json.loads((finished / "settings.json").read_text())
+    assert metadata == {"job": settings, "settings_digest": content_digest(settings)}
     assert {name.partition("/")[0] for name in arrays} == {"states", "evaluations"}
     table = read_evaluations(finished / "evaluations.csv")
     assert list(table.metrics) == ["mean_return", "success_rate", "steps"]
@@ -348,3 +351,36 @@ def test_only_evaluated_batches_can_be_kept(tmp_path: Path, keep_every: int) -> 
     message = refusal(lambda: run_job(small_job(), tmp_path / "job", keep_every=keep_every))
     assert message == f"keep_every must be a multiple of evaluate_every (10), not {keep_every}."
     assert not (tmp_path / "job").exists()
+
+
+def test_settings_that_were_edited_are_refused(tmp_path: Path) -> None:
+    """More batches too: a finished run would pass for one that is not."""
+    job = small_job(batches=10)
+    run_job(job, tmp_path)
+    path = tmp_path / "settings.json"
+    before = path.read_text()
+    path.write_text(before.replace('"batches": 10', '"batches": 20'))
+    for call in (lambda: load_policies(tmp_path), lambda: run_job(small_job(batches=20), tmp_path, resume=True)):
+        with pytest.raises(HindsightError, match=r"settings\.json' is not what was written"):
+            call()
+    path.write_text(before)
+    run_job(small_job(batches=20), tmp_path, resume=True)
+    assert load_policies(tmp_path)[1].batch == 20
+
+
+def test_a_kill_between_longer_settings_and_their_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the one file before the other, nor both without any training, look like damage."""
+    run_job(small_job(batches=10), tmp_path)
+    longer = small_job(batches=20)
+
+    def stop(path: Path, value: Any) -> None:
+        raise KeyboardInterrupt
+
+    for name in ("write_json", "training"):  # before and after the settings are written
+        with monkeypatch.context() as patch:
+            patch.setattr(job_module, name, stop if name == "write_json" else lambda *_, **__: stop(tmp_path, None))
+            with pytest.raises(KeyboardInterrupt):
+                run_job(longer, tmp_path, resume=True)
+        assert load_policies(tmp_path)[1].batch == 10
+    run_job(longer, tmp_path, resume=True)
+    assert load_policies(tmp_path)[1].batch == 20

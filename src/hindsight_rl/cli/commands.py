@@ -33,6 +33,8 @@ class Evaluate:
     """Processes that play a hosted environment; the numbers do not depend on it."""
     json: Switch = False
     """Print the results as JSON."""
+    trust: Switch = False
+    """Import the modules that the folder's settings name, which runs their code."""
 
     def run(self) -> None:
         """Evaluate and print a table."""
@@ -60,6 +62,8 @@ class Render:
         None
     )
     """An MP4 film to write; hosted environments are shown in no other way."""
+    trust: Switch = False
+    """Import the modules that the folder's settings name, which runs their code."""
 
     def run(self) -> None:
         """Play, print and draw."""
@@ -76,6 +80,8 @@ class Diagnose:
     """A folder that `hindsight train` made, or is still writing to."""
     json: Switch = False
     """Print the findings as JSON."""
+    trust: Switch = False
+    """Import the modules that the folder's settings name, which runs their code."""
 
     def run(self) -> None:
         """Print a sentence on each finding, and draw the metrics."""
@@ -120,6 +126,8 @@ class Gradients:
     """Where gradients.csv, sample-sizes.csv and gradients.png go."""
     json: Switch = False
     """Print the measurements as JSON on standard output."""
+    trust: Switch = False
+    """Import the modules that the folder's settings name, which runs their code."""
 
     def run(self) -> None:
         """Measure, with progress on standard error."""
@@ -142,6 +150,20 @@ class Check:
         from hindsight_rl.cli.inspect import run_check
 
         run_check(self)
+
+
+@dataclass(frozen=True)
+class Verify:
+    """Look for damage in every file of the run and study folders at or below a folder; a line a file."""
+
+    folder: Annotated[Positional[Path], arg(metavar="FOLDER")]
+    """A run, a study, or a folder of them."""
+
+    def run(self) -> None:
+        """Print the lines; the exit code is 1 when something is damaged."""
+        from hindsight_rl.cli.verify import run_verify
+
+        run_verify(self)
 
 
 @dataclass(frozen=True)

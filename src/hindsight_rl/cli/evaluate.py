@@ -18,6 +18,7 @@ from hindsight_rl.cli.console import PlainConsole
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.hosted import HostedTask, check_workers
 from hindsight_rl.environments.interface import Environment, Task
+from hindsight_rl.experiments.definition import require_trust
 from hindsight_rl.experiments.policies import load_known
 from hindsight_rl.records.evaluations import summary
 from hindsight_rl.records.files import read_bytes
@@ -33,6 +34,7 @@ def run_evaluate(command: Evaluate) -> None:
     """Evaluate the policies of a folder or a file."""
     check_episodes(command.episodes, command.seed)
     keep_compiled_programs()
+    require_trust(command.folder, command.trust)
     known = load_known(command.folder, command.checkpoint)
     card = known[0].card
     environment = card.specification

@@ -19,6 +19,7 @@ from hindsight_rl.environments.contract import check_environment
 from hindsight_rl.environments.hosted import HostedTask
 from hindsight_rl.environments.interface import Environment
 from hindsight_rl.environments.registry import all_environments, find_entry, specify
+from hindsight_rl.experiments.definition import require_trust
 from hindsight_rl.methods.registry import all_methods, find_method
 from hindsight_rl.records.files import write_atomically
 from hindsight_rl.rollout.trace import Acts, Trace, film_episode, trace
@@ -75,6 +76,7 @@ def run_check(command: Check) -> None:
 def run_render(command: Render) -> None:
     """Show greedy episodes as text and leave them as an animated GIF."""
     check_episodes(command.episodes, command.seed)
+    require_trust(command.folder, command.trust)
     policy, card = chosen(command.folder, command.checkpoint, command.policy)
     environment = card.specification.task
     if isinstance(environment, HostedTask):

@@ -14,7 +14,7 @@ from typing import Any, TextIO, get_type_hints
 import tyro
 
 from hindsight_rl import __version__
-from hindsight_rl.cli.commands import Check, Diagnose, Environments, Evaluate, Gradients, Methods, Render
+from hindsight_rl.cli.commands import Check, Diagnose, Environments, Evaluate, Gradients, Methods, Render, Verify
 from hindsight_rl.cli.looking_commands import Compare, RunList, Watch
 from hindsight_rl.cli.policy_commands import Export, Zoo
 from hindsight_rl.cli.study.commands import STUDY_COMMANDS, StudyCommands
@@ -41,13 +41,17 @@ COMMANDS: dict[str, Any] = {
     "environments": Environments,
     "methods": Methods,
     "check": Check,
+    "verify": Verify,
 }
 GROUPS: dict[str, dict[str, Any]] = {"study": STUDY_COMMANDS}
 """Commands that have commands of their own."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the program; the exit code is 0, 2 for a mistake in the input, or 130 after Ctrl-C (143 after SIGTERM)."""
+    """Run the program; the exit code is 0, 2 for a mistake in the input, or 130 after Ctrl-C (143 after SIGTERM).
+
+    `verify` ends with 1 when it found damage.
+    """
     with signals_interrupt():
         try:
             _run(list(sys.argv[1:] if arguments is None else arguments))

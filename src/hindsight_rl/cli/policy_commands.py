@@ -23,6 +23,8 @@ class Export:
     """What to write; npz is the file that hindsight_rl.load reads."""
     output: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: export/ in the folder)")] = None
     """Where the files go."""
+    trust: FlagCreatePairsOff[bool] = False
+    """Import the modules that the folder's settings name, which runs their code."""
 
     def run(self) -> None:
         """Write the files, and list them."""

@@ -15,7 +15,7 @@ from hindsight_rl.cli.train_command import given
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.hosted import HostedTask, check_workers
 from hindsight_rl.experiments.configuration import resolve, to_toml
-from hindsight_rl.experiments.definition import Job
+from hindsight_rl.experiments.definition import Job, modules_named
 from hindsight_rl.experiments.job import check_folder
 from hindsight_rl.experiments.paper import paper_result, paper_settings
 from hindsight_rl.records.tensorboard import EventFiles
@@ -113,8 +113,9 @@ def print_summary(result: dict[str, Any], job: Job, folder: Path) -> None:
     console.print(table)
     pictures = [name for name in (CURVE, METRICS) if (folder / name).exists()]
     console.print(f"In {folder}: {', '.join(pictures)}, evaluations.csv, checkpoint.npz", soft_wrap=True)
-    console.print(f"Next: hindsight render {folder}", soft_wrap=True)
-    console.print(f"Learned too little? hindsight diagnose {folder}", soft_wrap=True)
+    trust = " --trust" if modules_named(job.to_json()) else ""
+    console.print(f"Next: hindsight render {folder}{trust}", soft_wrap=True)
+    console.print(f"Learned too little? hindsight diagnose {folder}{trust}", soft_wrap=True)
     sys.stdout.flush()
 
 

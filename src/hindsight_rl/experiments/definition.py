@@ -6,6 +6,7 @@ from typing import Any
 
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.core.options import names_of
+from hindsight_rl.core.plugins import is_reference
 from hindsight_rl.core.run import RunSettings, translated
 from hindsight_rl.environments.registry import Specification, specify
 from hindsight_rl.methods.registry import find_method
@@ -68,6 +69,29 @@ def load_job(folder: Path) -> Job:
     if not (folder / SETTINGS).exists():
         raise HindsightError(f"'{folder}' holds no run: it has no {SETTINGS}.")
     return Job.from_json(read_json(folder / SETTINGS), folder / SETTINGS)
+
+
+def require_trust(folder: Path, trusted: bool) -> None:
+    """Refuse a folder whose settings name modules, before they are imported, unless the user trusts whoever made it."""
+    if trusted or not (folder / SETTINGS).exists():
+        return
+    if named := sorted(modules_named(read_json(folder / SETTINGS))):
+        raise HindsightError(
+            f"'{folder}' names code that would be imported and run ({', '.join(named)}): "
+            "add --trust if you trust whoever made this folder."
+        )
+
+
+def modules_named(content: Any, key: str = "") -> set[str]:
+    """The references `module:name` in a settings file, and ids of Gymnasium with a module in front."""
+    if isinstance(content, dict):
+        return {found for name, value in content.items() for found in modules_named(value, name)}
+    if isinstance(content, list):
+        return {found for value in content for found in modules_named(value)}
+    if not isinstance(content, str):
+        return set()
+    gymnasium = (key == "id" or content.startswith("gym:")) and ":" in content.removeprefix("gym:")
+    return {content} if gymnasium or is_reference(content) else set()
 
 
 def describe_difference(held: Job, wanted: Job) -> str:

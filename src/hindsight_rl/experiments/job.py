@@ -1,6 +1,6 @@
 """A training job that lives in a folder: settings, versions, evaluations and a checkpoint, safe against any kill."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,11 @@ from hindsight_rl.experiments.best_policies import BEST, BestPolicies
 from hindsight_rl.experiments.definition import SETTINGS, Job, describe_difference, load_job
 from hindsight_rl.experiments.saving import Saver
 from hindsight_rl.records.checkpoints import load_checkpoint, save_checkpoint
+from hindsight_rl.records.digests import content_digest
 from hindsight_rl.records.files import (
     claimed,
     make_folder,
+    read_json,
     remove_leftovers,
     require_ours,
     write_json,
@@ -24,6 +26,8 @@ from hindsight_rl.training.program import Program, lengthened, make_program
 from hindsight_rl.training.state import Snapshot, snapshot_from_arrays, snapshot_to_arrays
 
 VERSIONS, EVALUATIONS, CHECKPOINT = "versions.json", "evaluations.csv", "checkpoint.npz"
+DIGEST, LENGTHENED = "settings_digest", "lengthened"
+"""What a checkpoint knows its settings file by, and what ties the settings of a job made longer to those before."""
 CHECKPOINTS = "checkpoints"
 """The folder of those that are kept."""
 
@@ -37,12 +41,42 @@ def load_snapshot(folder: Path, job: Job, program: Program, batch: int | None = 
         raise HindsightError(f"'{folder}' has no checkpoint of batch {batch}; it has {known}.")
     arrays, metadata = load_checkpoint(path)
     held = Job.from_json(metadata.get("job"), path)
+    if batch is None:  # those that are kept may be from before the job was told to go on for longer
+        require_settings_as_written(folder, metadata)
     if describe_difference(held, job):
         raise HindsightError(f"'{path}' belongs to other settings than '{folder / SETTINGS}'.")
     if program.agent.lengthen is None or held.settings.compiled == job.settings.compiled:
         return snapshot_from_arrays(program.states(job.settings.runs), arrays)
     shorter = make_program(program.task, held.settings)
     return lengthened(program, snapshot_from_arrays(shorter.states(job.settings.runs), arrays))
+
+
+def require_settings_as_written(folder: Path, metadata: Mapping[str, Any]) -> bool:
+    """Refuse settings that were edited since the checkpoint was written; says whether it has their digest at all."""
+    known, content = metadata.get(DIGEST), read_json(folder / SETTINGS)
+    if known is None:  # an earlier version wrote it
+        return False
+    mark = content.pop(LENGTHENED, None) if isinstance(content, dict) else None
+    digest = content_digest(content)
+    if known not in (digest, mark and _since(known, mark, digest)):
+        raise HindsightError(
+            f"'{folder / SETTINGS}' is not what was written: it does not match its digest in '{folder / CHECKPOINT}'."
+        )
+    return True
+
+
+def _since(known: Any, mark: Any, digest: str) -> Any:
+    """The digest that the checkpoint knows, if these settings were made from those to go on for longer."""
+    return known if mark == content_digest([known, digest]) else None
+
+
+def _settings(job: Job, folder: Path, snapshot: Snapshot | None) -> dict[str, Any]:
+    """The settings; those of a job that goes on for longer name the ones before, until a checkpoint knows them."""
+    content = job.to_json()
+    known = load_checkpoint(folder / CHECKPOINT)[1].get(DIGEST) if snapshot is not None else None
+    if known is None or known == (digest := content_digest(content)):
+        return content
+    return {**content, LENGTHENED: content_digest([known, digest])}
 
 
 def kept_checkpoint(folder: Path, batch: int) -> Path:
@@ -107,6 +141,8 @@ def run_job(
             saver.save()
         if best:
             best.save()  # of a finished job whose best were lost
+        if LENGTHENED in read_json(folder / SETTINGS):
+            write_json(folder / SETTINGS, job.to_json())
     assert snapshot is not None
     return snapshot
 
@@ -129,7 +165,7 @@ def _prepare(job: Job, folder: Path, program: Program, resume: bool) -> Snapshot
     check_folder(job, folder, resume)
     snapshot = load_snapshot(folder, job, program) if (folder / CHECKPOINT).exists() else None
     remove_leftovers(folder, folder / CHECKPOINTS, folder / BEST)
-    write_json(folder / SETTINGS, job.to_json())
+    write_json(folder / SETTINGS, _settings(job, folder, snapshot))
     write_json(folder / VERSIONS, versions())
     if snapshot is not None:
         _save_evaluations(folder, snapshot)
@@ -149,4 +185,5 @@ def _save_evaluations(folder: Path, snapshot: Snapshot) -> None:
 
 
 def _save_checkpoint(job: Job, path: Path, snapshot: Snapshot) -> None:
-    save_checkpoint(path, snapshot_to_arrays(snapshot), {"job": job.to_json()})
+    content = job.to_json()
+    save_checkpoint(path, snapshot_to_arrays(snapshot), {"job": content, DIGEST: content_digest(content)})

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,11 @@ def run_digest(run: FinishedRun) -> str:
         total.update(json.dumps([name, array.shape]).encode())
         total.update(array.tobytes())
     return total.hexdigest()
+
+
+def content_digest(content: Any) -> str:
+    """The SHA-256 sum of what JSON holds, however it is spelled."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def plan_digest(cell: Cell, plan: str) -> str:
