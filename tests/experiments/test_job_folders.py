@@ -307,9 +307,11 @@ def test_a_run_from_before_there_was_a_setting_goes_on(copied: Path, finished: P
     content = json.loads((copied / "settings.json").read_text())
     for held in (metadata["job"], content):
         assert held["method"]["options"].pop("skip_reached") is False
+    metadata["settings_digest"] = content_digest(content)
     save_checkpoint(copied / "checkpoint.npz", arrays, metadata)
     (copied / "settings.json").write_text(json.dumps(content))
     run_job(small_job(runs=2), copied, resume=True)
+    assert load_policies(copied)[1].batch == 40
     assert (copied / "settings.json").read_bytes() == (finished / "settings.json").read_bytes()
     assert (copied / "evaluations.csv").read_bytes() == (finished / "evaluations.csv").read_bytes()
 

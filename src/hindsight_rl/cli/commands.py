@@ -156,7 +156,7 @@ class Check:
 class Verify:
     """Look for damage in every file of the run and study folders at or below a folder; a line a file."""
 
-    folder: Annotated[Positional[Path], arg(metavar="FOLDER")]
+    folder: Annotated[Positional[Path], arg(metavar="RUN|STUDY")]
     """A run, a study, or a folder of them."""
 
     def run(self) -> None:

@@ -141,9 +141,11 @@ def run_job(
             saver.save()
         if best:
             best.save()  # of a finished job whose best were lost
+        assert snapshot is not None
         if LENGTHENED in read_json(folder / SETTINGS):
+            # The checkpoint first: where there was nothing to train, it still knows only the settings before.
+            _save_checkpoint(job, folder / CHECKPOINT, snapshot)
             write_json(folder / SETTINGS, job.to_json())
-    assert snapshot is not None
     return snapshot
 
 
