@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 from small_jobs import PROGRAM, process_environment, run_program, sentence
-from small_studies import numbers_in, only_hpg, results_in, small_study, study_text
+from small_studies import definition, numbers_in, only_hpg, results_in, shared_programs, small_study, study_text
 
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.experiments.cluster.messages import Message, Order, finished, finished_runs, order
 from hindsight_rl.experiments.cluster.task import work_stepwise
 from hindsight_rl.experiments.study.protocol import next_piece
 from hindsight_rl.experiments.study.run import run_study
+
+__all__ = ["definition", "shared_programs"]
 
 CLUSTER = """
 import sys

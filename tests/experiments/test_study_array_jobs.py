@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 from small_jobs import PROGRAM, process_environment, run_program, sentence
-from small_studies import numbers_in, small_study
+from small_studies import definition, finished, numbers_in, small_study
 
 from hindsight_rl.core.cores import cores
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.experiments.study.slices import parse_slice, sliced
+
+__all__ = ["definition", "finished"]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
