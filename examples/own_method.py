@@ -27,7 +27,7 @@ def make(task, options):
     agent = policy_gradient_agent(task, find_estimator("weighted"), options)
 
     def update(state, episodes, rates, key):
-        decisions = jnp.arange(episodes.log_probabilities.shape[1]) < episodes.lengths[:, None]
+        decisions = jnp.arange(episodes.log_probabilities.shape[1])[None] < episodes.lengths[:, None]
         certainty = jnp.sum(jnp.where(decisions, jnp.exp(episodes.log_probabilities), 0)) / jnp.sum(decisions)
         share = 1 - (1 - options.shortest_step) * certainty
         learned = agent.update(state, episodes, {**rates, "learning_rate": rates["learning_rate"] * share}, key)

@@ -19,12 +19,16 @@ ROOT = Path(__file__).parent.parent
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_sdist({0!r}); build_meta.build_wheel({0!r})"
 EXTRAS = {
     "atari": "ale_py",
+    "docs": "mkdocs",
     "export": "onnx",
     "gymnasium": "gymnasium",
+    "mlflow": "mlflow",
     "parquet": "polars",
+    "ray": "ray",
     "robotics": "gymnasium_robotics",
     "tensorboard": "tensorboardX",
     "video": "imageio_ffmpeg",
+    "wandb": "wandb",
 }
 """Each extra, and a module that it brings."""
 

@@ -211,8 +211,9 @@ def test_missing_checkpoint_is_named(refusal: Refusal, copied: Path, command: st
     (copied / "checkpoint.npz").unlink()
     assert refusal(command, str(copied)) == f"There is no file {copied / 'checkpoint.npz'}."
     (copied / "settings.json").unlink()
-    assert refusal(command, str(copied)) == f"'{copied}' holds no run: it has no settings.json."
-    assert refusal(command, "nowhere") == "'nowhere' holds no run: it has no settings.json."
+    holds = "it has no settings.json, policy.npz or policies/*.npz."
+    assert refusal(command, str(copied)) == f"'{copied}' holds no policies: {holds}"
+    assert refusal(command, "nowhere") == "There is no file or folder 'nowhere'."
 
 
 @pytest.mark.parametrize("number", ["2", "-1"])

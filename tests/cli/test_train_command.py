@@ -36,6 +36,7 @@ SUMMARY_KEYS = {
     "environment",
     "method",
     "settings",
+    "batches",
     "average_performance",
     "final_return",
     "success_rate",

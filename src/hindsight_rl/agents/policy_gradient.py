@@ -1,5 +1,6 @@
 """The policy-gradient agents: log-ratios, coefficients and one surrogate, whatever the estimator."""
 
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -53,7 +54,9 @@ def policy_gradient_agent(task: Task, estimator: Estimator, options: PolicyOptio
             f"The estimator '{estimator.summary}' sums over all goals, which a learner does not know: train with one "
             "over pursued or active goals."
         )
-    every = HindsightBaselineOptions(**vars(options))
+    # A method of somebody's own may have options of its own too.
+    known = {field.name for field in fields(HindsightBaselineOptions)}
+    every = HindsightBaselineOptions(**{name: value for name, value in vars(options).items() if name in known})
 
     def init(key: Key[Array, ""]) -> PolicyGradientState:
         policy_key, baseline_key = jax.random.split(key)

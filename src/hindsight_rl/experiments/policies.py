@@ -52,6 +52,8 @@ def load_known(source: str | Path, checkpoint: str | int = LAST) -> list[Known]:
     path = Path(source)
     if (path / SETTINGS).exists():
         return _of_run(path, batch)
+    if not (path.exists() or str(source).startswith(PREFIX)):
+        raise HindsightError(f"There is no file or folder '{source}'.")
     if batch != LAST:
         raise HindsightError(f"Only run folders have checkpoints to choose from, and '{source}' is none.")
     if str(source).startswith(PREFIX):
