@@ -17,8 +17,8 @@ __all__ = ["compiled_programs"]
 pytestmark = pytest.mark.usefixtures("compiled_programs")
 
 PUBLIC = [
-    *("ENVIRONMENTS", "METHODS", "Agent", "Callback", "Environment", "Estimator", "HindsightError", "Method", "Options"),
-    *("Result", "Settings", "Update", "for_minutes", "load", "make", "train", "until_success"),
+    *("ENVIRONMENTS", "METHODS", "Agent", "Callback", "Environment", "Estimator", "HindsightError", "Method"),
+    *("Options", "Result", "Settings", "Update", "for_minutes", "load", "make", "train", "until_success"),
 ]
 MODULES = ["estimators", "exact"]
 RUNS, BATCHES = 2, 200
