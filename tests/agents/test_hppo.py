@@ -381,14 +381,14 @@ def test_what_is_not_finite_is_named_and_not_kept() -> None:
 
 
 def test_steps_stop_at_the_divergence_limit() -> None:
-    agent = hppo_agent(BITS, HPPOOptions(**{**SMALL, "divergence_limit": 1e-9}))
+    agent = hppo_agent(BITS, HPPOOptions(**{**SMALL, "divergence_limit": 1e-5}))
     state = random_state(agent)
     metrics = quick_jit(agent.update)(
         state, episodes_of(BITS, agent, state, 4, 0), traced(RATES), jax.random.key(0)
     ).metrics
-    # The first step starts from the old policy itself; the second finds that it has moved.
+    # The first step starts from the old policy itself, up to rounding; the second finds that it has moved.
     assert float(metrics["gradient_steps"]) == 2
-    assert float(metrics["kl"]) > 1e-9
+    assert float(metrics["kl"]) > 1e-5
     assert {"entropy", "clipped", "effective_sample_size", "value_error", "reached"} < set(metrics)
 
 

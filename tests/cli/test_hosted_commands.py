@@ -128,7 +128,7 @@ def test_an_action_space_that_no_policy_can_choose_from(tmp_path: Path, capsys: 
     with pytest.raises(SystemExit) as stop:
         main(["train", "gym:environments.registered_lines:PairedLine-v0", "--output", str(tmp_path / "run")])
     assert stop.value.code == 2
-    assert "only Discrete and real Box spaces will do" in sentence(capsys.readouterr().err)
+    assert "only discrete and real Box spaces will do" in sentence(capsys.readouterr().err)
     assert list(tmp_path.iterdir()) == []
 
 

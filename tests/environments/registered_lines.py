@@ -41,10 +41,10 @@ class MoodyLine(Line):
 
 
 class PairedLine(Line):
-    """Its actions are pairs of numbers, which nothing here can choose."""
+    """Its actions are tuples, which nothing here can choose."""
 
     def __init__(self, **options: Any):
-        super().__init__(action=spaces.MultiDiscrete([2, 2]), **options)
+        super().__init__(action=spaces.Tuple((spaces.Discrete(2), spaces.Discrete(2))), **options)
 
 
 for name in ("MoodyLine", "PairedLine"):

@@ -227,3 +227,11 @@ def test_without_robotics_its_environments_are_unknown(monkeypatch: pytest.Monke
         HindsightError, match=r"Robots and mazes need gymnasium-robotics: pip install 'hindsight-rl\[robotics\]'"
     ):
         GymnasiumGoal("NoSuchRobot-v4")
+
+
+@pytest.mark.parametrize("action", [spaces.MultiDiscrete([2, 3], start=[5, 5]), spaces.MultiBinary([2, 2])])
+def test_rewards_are_tried_with_several_choices_at_once(action: spaces.Space) -> None:
+    task = gymnasium_task(TwoChoices(action=action), horizon=4)
+    assert not task.continuous
+    actions = GymnasiumGoal(TwoChoices(action=action)).actions
+    assert [actions.encode(actions.decode(number)) for number in range(actions.count)] == list(range(actions.count))

@@ -20,8 +20,9 @@ LENGTH = {"batches": 8000, "evaluate_every": 40}
 
 SAVE_ALWAYS = """
 import functools
-from hindsight_rl.cli import main, train
-train.run_job = functools.partial(train.run_job, seconds_between_checkpoints=0.0)
+from hindsight_rl.cli import main
+from hindsight_rl.running import shown
+shown.run_job = functools.partial(shown.run_job, seconds_between_checkpoints=0.0)
 main()
 """
 

@@ -52,7 +52,7 @@ def test_bytes_hold_parameters_optimisers_and_evaluations(alone: Snapshot) -> No
 def test_a_run_is_the_same_among_others(
     alone: Snapshot, monkeypatch: pytest.MonkeyPatch, count: int, cores: int
 ) -> None:
-    monkeypatch.setattr("hindsight_rl.training.compiled_loop.os.cpu_count", lambda: cores)
+    monkeypatch.setattr("hindsight_rl.training.compiled_loop.cores", lambda: cores)
     settings = small_settings(method="hpg+b", seed=SEED - 1, runs=count, **RATES)
     assert bytes_of_run(train_small(settings), 1) == bytes_of_run(alone, 0)
 
@@ -61,7 +61,7 @@ def test_a_run_is_the_same_among_others(
 def test_a_run_is_the_same_among_others_with_other_rates(
     alone: Snapshot, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    monkeypatch.setattr("hindsight_rl.training.compiled_loop.os.cpu_count", lambda: 2)
+    monkeypatch.setattr("hindsight_rl.training.compiled_loop.cores", lambda: 2)
     seeds = np.array([SEED, 3, SEED, SEED][:count], dtype=np.uint32)
     rates = {
         "learning_rate": np.array([1e-3, 5e-2, RATES["learning_rate"], 1e-5][:count]),

@@ -41,10 +41,10 @@ def load_snapshot(folder: Path, job: Job, program: Program, batch: int | None = 
         raise HindsightError(f"'{folder}' has no checkpoint of batch {batch}; it has {known}.")
     arrays, metadata = load_checkpoint(path)
     held = Job.from_json(metadata.get("job"), path)
-    if batch is None:  # those that are kept may be from before the job was told to go on for longer
-        require_settings_as_written(folder, metadata)
     if describe_difference(held, job):
         raise HindsightError(f"'{path}' belongs to other settings than '{folder / SETTINGS}'.")
+    if batch is None:  # those that are kept may be from before the job was told to go on for longer
+        require_settings_as_written(folder, metadata)
     if program.agent.lengthen is None or held.settings.compiled == job.settings.compiled:
         return snapshot_from_arrays(program.states(job.settings.runs), arrays)
     shorter = make_program(program.task, held.settings)

@@ -177,8 +177,7 @@ def _play(simulator: GymnasiumGoal) -> Pairs:
         for _ in range(STEPS):
             if observed.over:
                 break
-            action = space.sample()
-            observed = simulator.step(action - space.start if simulator.actions.bounds is None else action)
+            observed = simulator.step(simulator.actions.encode(space.sample()))
             achieved.append(observed.achieved_goal)
     goals = achieved + desired
     rows = [simulator.goals.decode(np.stack(row)) for row in (achieved, goals)]

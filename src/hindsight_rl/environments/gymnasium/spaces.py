@@ -90,6 +90,13 @@ class Actions:
         low, high = (tuple(map(float, bound.ravel())) for bound in (space.low, space.high))
         self.bounds, self.count = (low, high), len(low)
 
+    def encode(self, action: Any) -> Any:
+        """An action of the environment as a policy chooses it."""
+        if self.bounds is not None:
+            return action
+        chosen = np.ravel(action - getattr(self._space, "start", 0))
+        return int(np.ravel_multi_index(tuple(map(int, chosen)), self._sizes or (self.count,)))
+
     def decode(self, action: Any) -> Any:
         """An action as the environment expects it."""
         if self._sizes is not None:
