@@ -132,7 +132,9 @@ class TypedIn:
 
 def test_a_wrapper_sets_the_horizon_of_an_environment_without_a_specification() -> None:
     assert gymnasium_task(TimeLimit(TimeLimit(Line(), 9), 4)).horizon == 5
-    with pytest.raises(HindsightError, match=r"give a horizon \(states .*\), or set its attribute max_episode_steps\.$"):
+    with pytest.raises(
+        HindsightError, match=r"give a horizon \(states .*\), or set its attribute max_episode_steps\.$"
+    ):
         gymnasium_task(Line())
 
 
