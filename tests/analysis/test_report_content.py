@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from reference.studies import synthetic_study
 
 from hindsight_rl.analysis.report.build import build_report, render_report
@@ -16,7 +17,7 @@ from hindsight_rl.analysis.report.content import (
     shortcomings,
 )
 from hindsight_rl.analysis.study.summaries import missing, performance
-from hindsight_rl.records.runs import Cell
+from hindsight_rl.records.runs import DEFINITIVE, Cell, FinishedRun
 
 STUDY = synthetic_study(methods=("gcpg", "hpg"), batch_sizes=(2,))
 
@@ -65,3 +66,26 @@ def test_a_study_of_what_the_paper_has_not_is_not_set_beside_it() -> None:
     for paper, shown in ((no_paper, False), (lambda *_: (4.6, 0.1), True)):
         text = render_report(build_report(STUDY, paper, {}, None))
         assert ("Beside the paper" in text) == shown
+
+
+def test_a_search_at_chance_is_shown() -> None:
+    """gcpg's search never succeeds, hpg's does: only the first one's choice means nothing."""
+
+    def evaluated(run: FinishedRun, hopeless: bool) -> FinishedRun:
+        learned = not hopeless or run.key.stage == DEFINITIVE
+        metrics = run.metrics if learned else {name: np.zeros_like(of) for name, of in run.metrics.items()}
+        return replace(run, metrics=metrics, settings={**run.settings, "evaluation_episodes": 256})
+
+    for strategy in ("grid", "halving"):
+        study = synthetic_study(["maze"], ["gcpg", "hpg"], [2], failures=False, strategy=strategy)
+        noise = replace(study, runs=[evaluated(run, run.cell.method == "gcpg") for run in study.runs])
+        report = build_report(noise, no_paper, {})
+        (note,) = report.notes
+        assert note.endswith("the rates of the definitive runs mean nothing: gcpg on maze, batch size 2.")
+        caption = report.figures["sensitivity-maze-batch2"].caption
+        assert caption.endswith("No run is above chance, so that nothing was chosen: gcpg.")
+        assert note in render_report(report)
+        decided = replace(study, runs=[evaluated(run, False) for run in study.runs])
+        assert build_report(decided, no_paper, {}).notes == ()
+        searched = replace(noise, runs=[run for run in noise.runs if run.key.stage != DEFINITIVE])
+        assert not any("above chance" in note for note in build_report(searched, no_paper, {}).notes)

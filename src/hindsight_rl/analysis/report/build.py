@@ -15,6 +15,7 @@ from hindsight_rl.analysis.report.content import (
     failures_table,
     headline_table,
     introduction,
+    not_chosen,
     origins_table,
     runs_behind,
     runs_missing,
@@ -26,7 +27,7 @@ from hindsight_rl.analysis.study import tables as study_tables
 from hindsight_rl.analysis.study.aggregates import aggregate, aggregate_comparisons
 from hindsight_rl.analysis.study.curves import LearningCurve, metric_curves
 from hindsight_rl.analysis.study.curves import learning_curves as learning_curve_rows
-from hindsight_rl.analysis.study.sensitivity import SensitivityRow, sensitivities
+from hindsight_rl.analysis.study.sensitivity import SensitivityRow, searches_at_chance, sensitivities
 from hindsight_rl.analysis.study.summaries import (
     ComparisonRow,
     MissingRow,
@@ -40,8 +41,8 @@ from hindsight_rl.analysis.study.summaries import (
 )
 from hindsight_rl.analysis.study.verdicts import answer, by_place, from_the_better_side, verdicts
 from hindsight_rl.analysis.tables import Column, Table, to_csv, to_latex, to_markdown
-from hindsight_rl.analysis.words import counted
-from hindsight_rl.records.runs import StudyResults
+from hindsight_rl.analysis.words import counted, listed
+from hindsight_rl.records.runs import Cell, StudyResults
 
 __all__ = ["Report", "ReportFigure", "ReportTable", "build_report", "render_report", "report_files"]
 
@@ -89,7 +90,7 @@ def build_report(
         answer=answer(found),
         introduction=introduction(results, statistics.performance),
         verdicts=tuple(found),
-        notes=tuple(shortcomings(statistics.missing)),
+        notes=(*shortcomings(statistics.missing), *not_chosen(searches_at_chance(results))),
         figures=figures,
         tables={name: one for name, one in tables.items() if one.table.rows or name in _EVEN_EMPTY},
         animations=dict(animations or {}),
@@ -127,7 +128,7 @@ def _figures(
     if _any(in_paper):
         title = "Average performance here and in the paper"
         yield "paper", _of_runs("paper", title, study_figures.ours_and_paper(in_paper, title), in_paper)
-    yield from _sensitivity_figures(statistics, looks)
+    yield from _sensitivity_figures(statistics, looks, searches_at_chance(results))
     yield from _ratio_figures(results, statistics, looks)
     yield from _metric_figures(results, statistics, looks)
 
@@ -151,7 +152,9 @@ def _comparison_figures(statistics: _Statistics) -> Iterator[tuple[str, ReportFi
             yield f"comparisons-{_key(*place)}", _of_runs("comparisons", _place(*place), figure, rows)
 
 
-def _sensitivity_figures(statistics: _Statistics, looks: Mapping[str, Look]) -> Iterator[tuple[str, ReportFigure]]:
+def _sensitivity_figures(
+    statistics: _Statistics, looks: Mapping[str, Look], at_chance: Sequence[Cell]
+) -> Iterator[tuple[str, ReportFigure]]:
     for place in by_place(statistics.performance):
         settings: dict[str, list[SensitivityRow]] = {}
         for row in statistics.sensitivities:
@@ -162,6 +165,8 @@ def _sensitivity_figures(statistics: _Statistics, looks: Mapping[str, Look]) -> 
         rows = [row for tried in settings.values() for row in tried]
         finished, failed = sum(row.finished for row in rows), sum(row.failed for row in rows)
         caption = f"{counted(len(rows), 'setting')}, {counted(finished, 'finished search run')}, {failed:,} failed."
+        if noise := [cell.method for cell in at_chance if cell[:2] == place]:
+            caption += f" No run is above chance, so that nothing was chosen: {listed(noise)}."
         figure = study_figures.sensitivity(settings, _place(*place), looks)
         shown = ReportFigure("sensitivity", _place(*place), caption, figure, finished, failed)
         yield f"sensitivity-{_key(*place)}", shown

@@ -47,6 +47,14 @@ def shortcomings(rows: Sequence[MissingRow]) -> list[str]:
     return sentences
 
 
+def not_chosen(cells: Sequence[Cell]) -> list[str]:
+    """A sentence about the cells whose search found nothing; none where there are no such cells."""
+    if not cells:
+        return []
+    named = listed([f"{cell.method} on {cell.environment}, batch size {cell.batch_size}" for cell in cells])
+    return [f"No run of the search is above chance, so that the rates of the definitive runs mean nothing: {named}."]
+
+
 def runs_behind(rows: Sequence[PerformanceRow]) -> str:
     """How many definitive runs a figure of these cells rests on, and what it lacks."""
     finished, planned = sum(row.finished for row in rows), sum(row.planned for row in rows)

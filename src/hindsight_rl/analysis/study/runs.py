@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from hindsight_rl.core.errors import HindsightError
-from hindsight_rl.records.runs import DEFINITIVE, Cell, Choices, FinishedRun, StudyResults
+from hindsight_rl.records.runs import DEFINITIVE, Cell, Choices, FinishedRun, StudyResults, above_chance
 
 
 def definitive_runs(results: StudyResults) -> dict[Cell, list[FinishedRun]]:
@@ -49,6 +49,14 @@ def settings_tried(runs: Iterable[FinishedRun]) -> list[list[FinishedRun]]:
         if run.key.stage != DEFINITIVE:
             by_setting[run.key.choices].append(run)
     return sorted(map(_last_rung, by_setting.values()), key=_order)
+
+
+def search_at_chance(runs: Sequence[FinishedRun]) -> bool:
+    """Whether a cell has definitive runs although no run of the last round of its search is above chance."""
+    search = [run for run in runs if run.key.stage != DEFINITIVE]
+    if not search or len(search) == len(runs):
+        return False
+    return above_chance(run.evidence for run in _last_rung(search)) == 0
 
 
 def score(runs: Iterable[FinishedRun]) -> float | None:

@@ -3,7 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hindsight_rl.analysis.study.runs import average_performances, definitive, rung, score, settings_tried
+from hindsight_rl.analysis.study.runs import (
+    average_performances,
+    definitive,
+    rung,
+    score,
+    search_at_chance,
+    settings_tried,
+)
 from hindsight_rl.records.evaluations import summary
 from hindsight_rl.records.runs import Cell, Choices, FinishedRun, StudyResults
 
@@ -49,6 +56,11 @@ def sensitivity(results: StudyResults, cell: Cell) -> list[SensitivityRow]:
 def sensitivities(results: StudyResults) -> list[SensitivityRow]:
     """The rows of every cell, in the study's order."""
     return [row for cell in results.plans for row in sensitivity(results, cell)]
+
+
+def searches_at_chance(results: StudyResults) -> list[Cell]:
+    """The cells whose definitive runs have a setting that nothing speaks for."""
+    return [cell for cell in results.plans if search_at_chance(results.of(cell))]
 
 
 def _row(cell: Cell, rank: int, runs: Sequence[FinishedRun], chosen: set[Choices]) -> SensitivityRow:
