@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from hindsight_rl.core.errors import HindsightError, unknown
+from hindsight_rl.core.cells import harmless
+from hindsight_rl.core.errors import HindsightError, shown, unknown
 
 Kind = Literal["text", "flag", "count", "number", "rate", "spread", "interval"]
 """text; flag: a truth value; count: a whole number; number: rounded to the column's digits; rate: a number that is
@@ -132,7 +133,11 @@ def _fits(value: Value, kind: Kind) -> bool:
 def _raw(value: Value, column: Column) -> list[str]:
     parts = value if isinstance(value, tuple) else [value] * len(column.fields)
     # A carriage return alone would end the row for some readers.
-    return ["" if _is_nothing(part) else re.sub(r"\r\n?", "\n", str(part)) for part in parts]
+    return ["" if _is_nothing(part) else _cell(part) for part in parts]
+
+
+def _cell(part: Value) -> str:
+    return harmless(re.sub(r"\r\n?", "\n", part)) if isinstance(part, str) else str(part)
 
 
 def _shown(row: Sequence[Value], columns: Sequence[Column]) -> list[str]:
@@ -180,7 +185,7 @@ def _shown_in_markdown(row: Sequence[Value], columns: Sequence[Column]) -> list[
 
 
 def _escape_markdown(text: str) -> str:
-    return re.sub(r"([\\|*_`<\[\]])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"([\\|*_`<\[\]])", r"\\\1", shown(" ".join(text.split())))
 
 
 def _latex(text: str, column: Column) -> str:
@@ -194,7 +199,7 @@ def _latex(text: str, column: Column) -> str:
 
 
 def _escape_latex(text: str) -> str:
-    return "".join(_LATEX_SPECIAL.get(character, character) for character in " ".join(text.split()))
+    return "".join(_LATEX_SPECIAL.get(character, character) for character in shown(" ".join(text.split())))
 
 
 def _latex_line(cells: Sequence[str]) -> str:

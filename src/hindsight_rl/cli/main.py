@@ -9,11 +9,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import is_dataclass
 from difflib import get_close_matches
-from typing import Any, TextIO, get_type_hints
+from typing import Any, get_type_hints
 
 import tyro
 
 from hindsight_rl import __version__
+from hindsight_rl.cli import streams
 from hindsight_rl.cli.commands import Check, Diagnose, Environments, Evaluate, Gradients, Methods, Render, Verify
 from hindsight_rl.cli.looking_commands import Compare, RunList, Watch
 from hindsight_rl.cli.policy_commands import Export, Zoo
@@ -52,25 +53,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     `verify` ends with 1 when it found damage.
     """
+    os.environ["MPLBACKEND"] = "agg"  # figures go to files; a backend that is not there would end the program
+    streams.prepare()
     with signals_interrupt():
         try:
             _run(list(sys.argv[1:] if arguments is None else arguments))
+            streams.flush()
         except HindsightError as error:
-            sys.exit(_say(str(error), 2))
+            sys.exit(streams.say(str(error), 2))
         except BrokenPipeError:
             # Whoever read our output has gone (`hindsight ... | head`).
-            _write_no_more(sys.stdout)
+            streams.write_no_more(sys.stdout)
             sys.exit(0)
         except (KeyboardInterrupt, Exception) as error:
             if is_interruption(error):
                 answer()
                 said = str(error) if isinstance(error, KeyboardInterrupt) else ""
-                code = _say(said or "Interrupted.", exit_code())
+                code = streams.say(said or "Interrupted.", exit_code())
                 if arguments is None:
-                    _leave(code)
+                    streams.leave(code)
                 sys.exit(code)
             if fault := fault_of_machine(error):
-                sys.exit(_say(fault, 2))
+                sys.exit(streams.say(fault, 2))
             raise
 
 
@@ -88,7 +92,11 @@ def _run(arguments: list[str]) -> None:
     if commands is COMMANDS and arguments[:1] == ["train"]:
         commands = {**COMMANDS, "train": train_class(arguments[1:])}
     _require_known(arguments, program, commands)
-    _parse(arguments, program, commands, description).run()
+    try:
+        _parse(arguments, program, commands, description).run()
+    except SystemExit:  # of help, or of a command that says more with its exit code
+        streams.flush()
+        raise
 
 
 def _require_known(arguments: Sequence[str], program: str, commands: dict[str, Any]) -> None:
@@ -144,26 +152,3 @@ def _parse(arguments: list[str], program: str, commands: dict[str, Any], descrip
 
 def _choices(listed: str) -> str:
     return ", ".join(sorted(choice for choice in re.findall(r"'(.*?)'", listed) if choice != "None"))
-
-
-def _say(sentence: str, code: int) -> int:
-    try:
-        print(f"hindsight: {sentence}", file=sys.stderr, flush=True)
-    except OSError:  # the terminal is closed, or nobody reads on
-        _write_no_more(sys.stderr)
-        _write_no_more(sys.stdout)
-    return code
-
-
-def _leave(code: int) -> None:
-    """End at once. While Python is taken apart it hears signals no more, and a compiled program may still call back."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(code)
-
-
-def _write_no_more(stream: TextIO) -> None:
-    """What is still written to a closed stream goes nowhere: the interpreter's last flush must not fail."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -6,6 +6,8 @@ from difflib import get_close_matches
 
 LONGEST_GIST = 500
 """Characters of a stranger's message that are worth showing."""
+LONGEST_SENTENCE = 4000
+"""Characters of a sentence of ours, which may repeat what somebody named; all that a path can hold almost fits."""
 
 
 class HindsightError(ValueError):
@@ -37,7 +39,20 @@ def fault_of_machine(error: BaseException) -> str | None:
         return f"The system refused: {error.strerror or gist(error)}{about}."
     if "Unable to initialize backend" in str(error) or "nknown backend" in str(error):
         return f"JAX cannot start ({gist(error)}): the environment variable JAX_PLATFORMS may be wrong."
+    if found := re.search(r"invalid .* for environment '(\w+)'", str(error)):
+        return f"JAX cannot start ({gist(error)}): the environment variable {found[1]} is wrong."
     return None
+
+
+def shown(text: str) -> str:
+    """Text as a terminal or a table can show it: what would steer either of them is written out (a bell as \\x07)."""
+    return "".join(one if one.isprintable() or one in "\n\t" else repr(one)[1:-1] for one in text)
+
+
+def one_sentence(text: str) -> str:
+    """A sentence in one line that people can read, whatever went into it."""
+    line = shown(text.strip().replace("\n", " "))
+    return line if len(line) <= LONGEST_SENTENCE else f"{line[:LONGEST_SENTENCE]} ... ({len(line):,} characters)"
 
 
 def gist(error: BaseException) -> str:

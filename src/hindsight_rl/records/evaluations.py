@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from jaxtyping import Float, Int
 
+from hindsight_rl.core.cells import harmless, meant
 from hindsight_rl.core.errors import HindsightError, gist
 from hindsight_rl.records.files import read_bytes
 from hindsight_rl.records.runs import USUAL_METRICS, other_metrics
@@ -128,7 +129,7 @@ class Evaluations:
         kept = ~np.isnan(values).all(axis=-1)
         kept[0, ~kept.any(axis=0)] = True
         kept[~kept.any(axis=1), 0] = True
-        lines = [",".join((*_RUN, *self.rates, *_EVALUATION, *names))]
+        lines = [",".join((*_RUN, *map(harmless, self.rates), *_EVALUATION, *map(harmless, names)))]
         for run, evaluation in np.argwhere(kept):
             of_run = (int(run), int(self.seeds[run]), *(float(rates[run]) for rates in self.rates.values()))
             of_evaluation = (int(self.batches[evaluation]), int(self.episodes[evaluation]))
@@ -182,7 +183,7 @@ _Row = dict[str, Any]
 def _parse(text: str, source: str) -> tuple[list[str], list[str], list[_Row]]:
     """The names of the rates, those of the metrics, and every line."""
     first, *lines = text.split("\n")
-    header = first.strip().split(",")
+    header = [meant(name) for name in first.strip().split(",")]
     place = header.index("batch") if "batch" in header else 0
     rates, metrics = header[2:place], header[place + 2 :]
     expected = [*_RUN, *rates, *_EVALUATION, *USUAL_METRICS, *metrics[2:]]

@@ -26,6 +26,9 @@ def write_atomically(path: Path, content: bytes) -> None:
     """Put `content` at `path` at once, so that a crash or a full disk leaves what was there before."""
     temporary = path.parent / _TEMPORARY.replace("*", secrets.token_hex(8))
     try:
+        # To rename a file over a device would do away with the device.
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise HindsightError(f"Could not write {path}: it is there already, and is not a regular file.")
         try:
             _write_durably(temporary, content)
             temporary.replace(path)

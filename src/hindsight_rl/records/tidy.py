@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from hindsight_rl.core.cells import harmless
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.records.runs import USUAL_METRICS, StudyResults, distinct, other_metrics
 
@@ -40,10 +41,16 @@ def to_csv(results: StudyResults) -> bytes:
     """The table as CSV; every number comes back exactly, and what is missing is empty."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(columns(results))
+    writer.writerow(map(harmless, columns(results)))
     for row in rows(results):
-        writer.writerow(["" if value is None else repr(value) if isinstance(value, float) else value for value in row])
+        writer.writerow(map(_cell, row))
     return buffer.getvalue().encode()
+
+
+def _cell(value: str | int | float | None) -> str:
+    if value is None:
+        return ""
+    return harmless(value) if isinstance(value, str) else repr(value)
 
 
 def to_parquet(results: StudyResults) -> bytes:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hindsight_rl.core.cells import meant
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.records.files import read_bytes
 from hindsight_rl.records.runs import USUAL_METRICS, Cause, Cell, FinishedRun, RunKey
@@ -75,7 +76,7 @@ def _csv(path: Path) -> tuple[list[str], Iterable[Mapping[str, Any]]]:
         raise _damaged(path, "it is not a table of text") from None
     if len(lines) < 2 or any(len(line) != len(lines[0]) for line in lines):
         raise _damaged(path, "it has no rows, or rows of different lengths")
-    columns, *rows = lines
+    columns, *rows = [[meant(cell) for cell in line] for line in lines]
     return columns, [_typed(dict(zip(columns, row, strict=True))) for row in rows]
 
 

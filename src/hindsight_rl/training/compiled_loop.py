@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import numpy as np
 from jaxtyping import Array
 
 from hindsight_rl.core.cores import cores
+from hindsight_rl.training.memory import require_memory_of_program, require_memory_of_steps
 from hindsight_rl.training.program import Evaluation, Program, Totals
 from hindsight_rl.training.recording import record
 from hindsight_rl.training.settings import Settings
@@ -32,6 +34,8 @@ def compiled_training(
     assert program.nothing is not None
     compiled = program.advance
     nothing = [program.nothing(shares[0].stop)] * len(shares)
+    if snapshot is None or snapshot.batch < settings.batches:
+        require_memory_of_program(_traced(program, runs, shares, nothing[0]).lower().compile(), _workers(len(shares)))
     with ThreadPoolExecutor(_workers(len(shares))) as pool:
 
         def advance(
@@ -67,6 +71,20 @@ def compiled_training(
             seen = _together(evaluation), _together(totals)
             snapshot = Snapshot(parts, record(snapshot.evaluations, runs, settings, target, parts, *seen))
             yield snapshot
+
+
+def require_memory_to_compile(program: Program, runs: Runs) -> None:
+    """Refuse what no compiler could make fit. Tracing takes a few seconds, which the first call then need not take."""
+    if program.advance is not None and program.nothing is not None:
+        shares = _shares(len(runs.seeds))
+        require_memory_of_steps(_traced(program, runs, shares, program.nothing(shares[0].stop)))
+
+
+def _traced(program: Program, runs: Runs, shares: Sequence[slice], nothing: Totals) -> Any:
+    """The program as the first call will find it, so that it is traced and compiled only once."""
+    share, advance = shares[0], cast(Any, program.advance)
+    rates = {name: jnp.float32(values[share]) for name, values in runs.rates.items()}
+    return advance.trace(program.states(share.stop), runs.seeds[share], rates, 0, 0, True, nothing)
 
 
 def _together(shares: Sequence[dict[str, Array]]) -> dict[str, np.ndarray]:

@@ -1,10 +1,12 @@
-"""Whether a job can fit into this machine's memory: a lower bound, found before anything is compiled."""
+"""Whether a job can fit into this machine's memory: bounds before anything is compiled, the need before it runs."""
 
 import math
 import os
 import resource
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -15,17 +17,49 @@ from hindsight_rl.training.program import Program
 from hindsight_rl.training.settings import Settings
 
 _LIMIT_OF_GROUP = Path("/sys/fs/cgroup/memory.max")
+_HELD = ("dot_general", "conv_general_dilated", "gather", "scatter", "sort", "cumsum", "concatenate", "scan", "while")
+"""Steps whose results are written to memory; those of others may be computed where they are used."""
+_OF_STEPS = "the batch size, the evaluation episodes, the horizon or the hidden layers"
 
 
 def require_memory(program: Program, settings: Settings, runs: int) -> None:
     """Refuse what cannot be held at all. What is let through may still be too much: this counts only what must be."""
     needs = needed_bytes(program, settings, runs)
-    needed, held = sum(needs.values()), memory()
-    if needed > held:
-        lower = max(needs, key=lambda name: needs[name])
+    _require("at least ", sum(needs.values()), max(needs, key=lambda name: needs[name]))
+
+
+def require_memory_of_steps(traced: Any) -> None:
+    """Refuse a traced program of which a single step makes more than there is; that is known before it is compiled."""
+    _require("at least ", _largest_result(traced.jaxpr.jaxpr), _OF_STEPS)
+
+
+def require_memory_of_program(compiled: Any, at_once: int) -> None:
+    """Refuse a compiled program that would need more than there is, if so many of it run at once."""
+    found = compiled.memory_analysis()
+    if found is not None:  # some backends do not say
+        _require("", found.argument_size_in_bytes + at_once * found.temp_size_in_bytes, _OF_STEPS)
+
+
+def _require(at_least: str, needed: int, lower: str) -> None:
+    if needed > (held := memory()):
         raise HindsightError(
-            f"This needs at least {_gigabytes(needed)} of memory, and {_gigabytes(held)} can be had: lower {lower}."
+            f"This needs {at_least}{_gigabytes(needed)} of memory, and {_gigabytes(held)} can be had: lower {lower}."
         )
+
+
+def _largest_result(program: Any) -> int:
+    """Bytes of the largest result that must be held, of any step of a traced program and of those within it."""
+    return max(_results(program), default=0)
+
+
+def _results(program: Any) -> Iterator[int]:
+    for step in program.eqns:
+        if step.primitive.name in _HELD:
+            yield sum(math.prod(one.aval.shape) * one.aval.dtype.itemsize for one in step.outvars)
+        for value in step.params.values():
+            for inner in value if isinstance(value, tuple | list) else (value,):
+                if hasattr(inner := getattr(inner, "jaxpr", inner), "eqns"):
+                    yield from _results(inner)
 
 
 def needed_bytes(program: Program, settings: Settings, runs: int) -> dict[str, int]:

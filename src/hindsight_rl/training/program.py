@@ -18,6 +18,7 @@ from hindsight_rl.environments.shapes import require_shapes
 from hindsight_rl.methods.interface import make_agent
 from hindsight_rl.rollout.compiled import collect, play
 from hindsight_rl.training.keys import keys_of
+from hindsight_rl.training.numerics import require_single_precision
 from hindsight_rl.training.settings import Settings
 from hindsight_rl.training.state import RunState, Snapshot
 from hindsight_rl.training.trained_policy import TrainedPolicy
@@ -68,6 +69,7 @@ class Program(NamedTuple):
 
 def make_program(task: Task, settings: Settings) -> Program:
     """The program of a job; whatever cannot work is refused here, with a sentence."""
+    require_single_precision()
     method, options, *_ = settings.compiled
     if isinstance(task, Environment):
         require_shapes(task)
