@@ -11,6 +11,8 @@ from hindsight_rl.cli.policy_commands import RUN, Checkpoint
 from hindsight_rl.core.run import EpisodesEnd
 
 Switch = FlagCreatePairsOff[bool]
+RayWorkers = Annotated[str | None, arg(metavar="INT|ray:INT", help_behavior_hint="(default: one for each core)")]
+On = Annotated[str | None, arg(metavar="CLUSTER", help_behavior_hint="(default: this machine)")]
 Workers = Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: one for each core)")]
 
 

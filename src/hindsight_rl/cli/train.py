@@ -12,6 +12,7 @@ from rich.table import Table
 from hindsight_rl.analysis.words import counted
 from hindsight_rl.cli.console import PlainConsole
 from hindsight_rl.cli.train_command import given
+from hindsight_rl.cli.workers import hands, parse_workers
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.hosted import HostedTask, check_workers
 from hindsight_rl.experiments.configuration import resolve, to_toml
@@ -22,6 +23,8 @@ from hindsight_rl.records.tensorboard import EventFiles
 from hindsight_rl.running.folder import CURVE, METRICS, finish_folder
 from hindsight_rl.running.shown import endings, evaluation_share, train_with_progress
 from hindsight_rl.training.compilation import keep_compiled_programs
+from hindsight_rl.training.compiled_loop import require_memory_to_compile
+from hindsight_rl.training.loop import runs_of
 from hindsight_rl.training.memory import require_memory
 from hindsight_rl.training.program import make_program
 from hindsight_rl.training.settings import make_settings
@@ -37,11 +40,14 @@ def run_train(command: Any) -> None:
         raise HindsightError("--keep must name last: it is what --resume goes on from.")
     limits = endings(command.until_success, command.minutes)
     keep_compiled_programs()
-    check_workers([job.environment.task], command.workers)
+    workers = parse_workers(command.workers, command.on)
+    check_workers([job.environment.task], workers.count)
     program = make_program(job.environment.task, job.settings)  # refuses what cannot work before a folder is made
     require_memory(program, job.settings, job.settings.runs)
     folder = command.output or new_folder(_folder_name(job))
     check_folder(job, folder, command.resume)
+    if not command.resume:
+        require_memory_to_compile(program, runs_of(job.settings))
     console = PlainConsole(stderr=True)
     console.print(f"Training {job.settings.method} on {job.environment.id} into {folder}", soft_wrap=True)
     if program.agent.remark:
@@ -57,7 +63,7 @@ def run_train(command: Any) -> None:
             console,
             command.keep_every,
             events,
-            command.workers,
+            stack.enter_context(hands(workers)),
             program,
             limits,
             "best" in command.keep,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 from tyro.conf import Positional, arg
 
-from hindsight_rl.cli.commands import Switch, Workers
+from hindsight_rl.cli.commands import On, RayWorkers, Switch
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.core.options import Option, described
 from hindsight_rl.core.run import EARLIER_ENDS, RunSettings
@@ -44,8 +44,10 @@ class TrainOwn:
     """End at the first evaluation after so many minutes; --resume goes on."""
     tensorboard: Switch = False
     """Also write TensorBoard event files, into the run folder's tensorboard/."""
-    workers: Workers = None
-    """Processes that play a hosted environment; the numbers do not depend on it."""
+    workers: RayWorkers = None
+    """What plays a hosted environment: so many processes, or ray:32 for actors on a cluster; same numbers."""
+    on: On = None
+    """Where ray: workers are: ray (started here), auto (the cluster of this machine), HOST:PORT or ray://HOST:PORT."""
 
 
 EARLIER_FLAGS = ("--horizon", "--horizons")

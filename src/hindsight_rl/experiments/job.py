@@ -21,13 +21,17 @@ from hindsight_rl.records.files import (
     write_where_different,
 )
 from hindsight_rl.records.versions import versions
+from hindsight_rl.rollout.crew import Hands, count_of
 from hindsight_rl.training.loop import training
+from hindsight_rl.training.numerics import NUMERICS, numerics, require_numerics
 from hindsight_rl.training.program import Program, lengthened, make_program
 from hindsight_rl.training.state import Snapshot, snapshot_from_arrays, snapshot_to_arrays
 
 VERSIONS, EVALUATIONS, CHECKPOINT = "versions.json", "evaluations.csv", "checkpoint.npz"
 DIGEST, LENGTHENED = "settings_digest", "lengthened"
 """What a checkpoint knows its settings file by, and what ties the settings of a job made longer to those before."""
+EARLIER = "earlier"
+"""In versions.json, what made the job before it was resumed elsewhere."""
 CHECKPOINTS = "checkpoints"
 """The folder of those that are kept."""
 
@@ -70,10 +74,21 @@ def _since(known: Any, mark: Any, digest: str) -> Any:
     return known if mark == content_digest([known, digest]) else None
 
 
-def _settings(job: Job, folder: Path, snapshot: Snapshot | None) -> dict[str, Any]:
+def _versions(path: Path) -> dict[str, Any]:
+    """What makes the job now, and what made it earlier where that differs, the newest last."""
+    now: dict[str, Any] = {**versions(), **numerics()}
+    try:
+        held = read_json(path) if path.exists() else {}
+        earlier, before = held.pop(EARLIER, []), held
+    except (HindsightError, AttributeError, TypeError):  # damaged: what made it earlier is not known any more
+        return now
+    history = [*(earlier if isinstance(earlier, list) else []), *([before] if before and before != now else [])]
+    return {**now, EARLIER: history} if history else now
+
+
+def _settings(job: Job, known: Any) -> dict[str, Any]:
     """The settings; those of a job that goes on for longer name the ones before, until a checkpoint knows them."""
     content = job.to_json()
-    known = load_checkpoint(folder / CHECKPOINT)[1].get(DIGEST) if snapshot is not None else None
     if known is None or known == (digest := content_digest(content)):
         return content
     return {**content, LENGTHENED: content_digest([known, digest])}
@@ -102,7 +117,7 @@ def run_job(
     seconds_between_checkpoints: float = 5.0,
     keep_every: int | None = None,
     notice: Callable[[str], None] = lambda sentence: None,
-    workers: int | None = None,
+    workers: int | Hands | None = None,
     keep_best: bool = True,
 ) -> Snapshot:
     """Train a job into a folder, and call `report` after each evaluation and `tick` every few seconds.
@@ -116,7 +131,7 @@ def run_job(
         raise HindsightError(
             f"keep_every must be a multiple of evaluate_every ({job.settings.evaluate_every}), not {keep_every}."
         )
-    check_workers([job.environment.task], workers)
+    check_workers([job.environment.task], count_of(workers))
     program = program or make_program(job.environment.task, job.settings)
     with claimed(folder):
         snapshot = _prepare(job, folder, program, resume)
@@ -165,10 +180,15 @@ def check_folder(job: Job, folder: Path, resume: bool) -> None:
 def _prepare(job: Job, folder: Path, program: Program, resume: bool) -> Snapshot | None:
     """Write the settings of a new or longer job, and find where an old one stopped."""
     check_folder(job, folder, resume)
-    snapshot = load_snapshot(folder, job, program) if (folder / CHECKPOINT).exists() else None
+    snapshot, known = None, None
+    if (folder / CHECKPOINT).exists():
+        snapshot = load_snapshot(folder, job, program)
+        _, metadata = load_checkpoint(folder / CHECKPOINT)
+        require_numerics(metadata.get(NUMERICS, {}), f"'{folder}'")
+        known = metadata.get(DIGEST)
     remove_leftovers(folder, folder / CHECKPOINTS, folder / BEST)
-    write_json(folder / SETTINGS, _settings(job, folder, snapshot))
-    write_json(folder / VERSIONS, versions())
+    write_json(folder / SETTINGS, _settings(job, known))
+    write_json(folder / VERSIONS, _versions(folder / VERSIONS))
     if snapshot is not None:
         _save_evaluations(folder, snapshot)
     return snapshot
@@ -188,4 +208,5 @@ def _save_evaluations(folder: Path, snapshot: Snapshot) -> None:
 
 def _save_checkpoint(job: Job, path: Path, snapshot: Snapshot) -> None:
     content = job.to_json()
-    save_checkpoint(path, snapshot_to_arrays(snapshot), {"job": content, DIGEST: content_digest(content)})
+    metadata = {"job": content, DIGEST: content_digest(content), NUMERICS: numerics()}
+    save_checkpoint(path, snapshot_to_arrays(snapshot), metadata)

@@ -13,6 +13,7 @@ from hindsight_rl.core.cores import cores
 from hindsight_rl.core.episodes import Episodes
 from hindsight_rl.environments.hosted import HostedTask
 from hindsight_rl.rollout.compiled import EpisodesEnd, Outcomes
+from hindsight_rl.rollout.crew import Hands
 from hindsight_rl.rollout.slots import Layout
 from hindsight_rl.rollout.workers import WorkerPool
 
@@ -29,10 +30,10 @@ def layout_of(task: HostedTask) -> Layout:
 def open_pool(
     task: HostedTask,
     slots: int,
-    workers: int | None = None,
+    workers: int | Hands | None = None,
     notice: Callable[[str], None] = lambda sentence: None,
 ) -> WorkerPool:
-    """A pool in which so many episodes are played at a time, by so many workers; one for each core unless given.
+    """A pool in which so many episodes are played at a time, by so many workers; a process for each core unless given.
 
     No result depends on their number: it belongs to the machine.
     """
@@ -249,4 +250,4 @@ def _refill(
     if begun:
         pool.begin(begun, seeds[playing[begun]])
         if wanted is not None:
-            pool.slots.goals[begun] = wanted[playing[begun]]
+            pool.pursue(begun, wanted[playing[begun]])

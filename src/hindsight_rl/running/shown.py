@@ -15,6 +15,7 @@ from hindsight_rl.experiments.definition import Job
 from hindsight_rl.experiments.job import run_job
 from hindsight_rl.records.evaluations import summary
 from hindsight_rl.records.tensorboard import EventFiles, event_names
+from hindsight_rl.rollout.crew import Hands
 from hindsight_rl.running.progress import TrainingProgress, explaining_interruptions
 from hindsight_rl.training.callbacks import Callback, for_minutes, until_success, wants_end
 from hindsight_rl.training.program import Program
@@ -34,7 +35,7 @@ def train_with_progress(
     console: Console,
     keep_every: int | None = None,
     events: EventFiles | None = None,
-    workers: int | None = None,
+    workers: int | Hands | None = None,
     program: Program | None = None,
     callbacks: Sequence[Callback] = (),
     keep_best: bool = True,

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hindsight_rl.environments.hosted import HostedTask
+from hindsight_rl.rollout.crew import Hands
 from hindsight_rl.rollout.hosted import collect_hosted, open_pool, play_hosted
 from hindsight_rl.rollout.workers import WorkerPool
 from hindsight_rl.training.keys import keys_of
@@ -29,7 +30,7 @@ def hosted_training(
     snapshot: Snapshot | None,
     tick: Callable[[int], None],
     notice: Callable[[str], None],
-    workers: int | None,
+    workers: int | Hands | None,
 ) -> Iterator[Snapshot]:
     """As `training`. Every episode begins from its own seed, so a job resumes at a batch to the very same numbers."""
     task, slots = program.task, max(settings.batch_size, FEWEST_SLOTS)

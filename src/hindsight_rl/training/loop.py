@@ -7,6 +7,7 @@ import numpy as np
 
 from hindsight_rl.core.interruption import is_interruption, raise_if_interrupted
 from hindsight_rl.environments.hosted import HostedTask
+from hindsight_rl.rollout.crew import Hands
 from hindsight_rl.training.compiled_loop import compiled_training
 from hindsight_rl.training.hosted_loop import hosted_training
 from hindsight_rl.training.memory import require_memory
@@ -28,14 +29,14 @@ def training(
     snapshot: Snapshot | None = None,
     tick: Callable[[int], None] = lambda batch: None,
     notice: Callable[[str], None] = warnings.warn,
-    workers: int | None = None,
+    workers: int | Hands | None = None,
 ) -> Iterator[Snapshot]:
     """Train, and yield a snapshot after each evaluation: at batch 0, then every `evaluate_every` batches, and last.
 
     The `program` is one that was made for settings with the same `compiled`. From an earlier `snapshot` the job goes on
     to the very same numbers, since every random key comes from the seed and the batch's number. Where evaluations are
     far apart, `tick` is called with the batch reached every few seconds. Hosted environments are played by so many
-    `workers`, and call `notice` with a sentence about anything odd that does no harm.
+    `workers` (processes, or actors of Ray), and call `notice` with a sentence about anything odd that does no harm.
     """
     runs = runs or runs_of(settings)
     require_memory(program, settings, len(runs.seeds))

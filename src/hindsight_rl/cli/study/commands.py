@@ -6,13 +6,12 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from hindsight_rl.cli.commands import Switch, Workers
+from hindsight_rl.cli.commands import On, Switch, Workers
 
 Some = Annotated[tuple[str, ...], arg(metavar="NAME [NAME ...]", help_behavior_hint="(default: all)")]
 Which = Annotated[Positional[str], arg(metavar="STUDY")]
 Folder = Annotated[Positional[Path], arg(metavar="FOLDER")]
 Sizes = Annotated[tuple[int, ...], arg(metavar="INT [INT ...]", help_behavior_hint="(default: all)")]
-On = Annotated[str | None, arg(metavar="CLUSTER", help_behavior_hint="(default: this machine, without Ray)")]
 
 
 @dataclass(frozen=True)

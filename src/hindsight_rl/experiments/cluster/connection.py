@@ -54,14 +54,14 @@ class Cluster:
 
 
 @contextmanager
-def connected(address: str) -> Iterator[Cluster]:
+def connected(address: str, needed_for: str = "--on") -> Iterator[Cluster]:
     """A connection for as long as it is needed: `ray` starts one here, `auto` finds the one this machine belongs to."""
     settings = ALWAYS | (LOCAL if address == "ray" else {})
     if address == "ray":
         settings |= {"RAY_AUTH_TOKEN": secrets.token_hex(32)} if "RAY_AUTH_TOKEN_PATH" not in os.environ else {}
     for name, value in settings.items():
         os.environ.setdefault(name, value)
-    ray = _imported()
+    ray = _imported(needed_for)
     if address not in ("ray", "auto"):
         _require_answer(address)
     handlers = {each: signal.getsignal(each) for each in SIGNALS}
@@ -74,11 +74,14 @@ def connected(address: str) -> Iterator[Cluster]:
         _restore(handlers)
 
 
-def _imported() -> Any:
+def _imported(needed_for: str) -> Any:
     try:
         import ray
     except ImportError:
-        raise HindsightError("--on needs the package ray: pip install 'hindsight-rl[ray]'.") from None
+        raise HindsightError(f"{needed_for} needs the package ray: pip install 'hindsight-rl[ray]'.") from None
+    with suppress(AttributeError):
+        # What Ray has to say of lost workers would go to standard output, among results; notices tell of them.
+        ray._private.worker.print_to_stdstream = lambda *arguments, **options: None
     return ray
 
 

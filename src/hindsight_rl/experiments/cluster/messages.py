@@ -17,10 +17,8 @@ from hindsight_rl.experiments.study.protocol import Piece, Round
 from hindsight_rl.experiments.study.worker import identity
 from hindsight_rl.records.checkpoints import checkpoint_bytes, read_checkpoint
 from hindsight_rl.records.runs import Cause, Cell, Choices, FinishedRun, RunKey
-from hindsight_rl.records.versions import versions
+from hindsight_rl.records.versions import deciding, versions
 
-DECIDE_NUMBERS = ("python", "hindsight-rl", "code", "jax", "jaxlib", "numpy", "equinox", "optax")
-"""What must be the same on both ends, since the numbers depend on it."""
 NAME = Path("a message of a piece")
 """How errors speak of a message that is not whole."""
 Kind = Literal["progress", "kept", "finished", "unfinished", "refused"]
@@ -106,17 +104,6 @@ def order(piece: Piece, cores: int, seconds_between_checkpoints: float) -> Order
 @cache
 def _mine() -> dict[str, str]:
     return deciding(versions())
-
-
-def deciding(known: Mapping[str, str]) -> dict[str, str]:
-    """Those versions on which the numbers depend."""
-    return {name: known[name] for name in DECIDE_NUMBERS}
-
-
-def difference(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
-    """How the versions of a worker differ from those of the one who ordered; empty where they do not."""
-    found = [f"{name} {theirs.get(name)} there, {version} here" for name, version in ours.items()]
-    return "; ".join(one for one, name in zip(found, ours, strict=True) if ours[name] != theirs.get(name))
 
 
 @cache

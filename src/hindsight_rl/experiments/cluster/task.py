@@ -15,11 +15,11 @@ import numpy as np
 
 from hindsight_rl.core.cores import use_only
 from hindsight_rl.core.errors import HindsightError, gist
-from hindsight_rl.experiments.cluster.messages import Message, Order, deciding, difference, finished, processor
+from hindsight_rl.experiments.cluster.messages import Message, Order, finished, processor
 from hindsight_rl.experiments.study.policies import policy_path
 from hindsight_rl.experiments.study.protocol import Piece
 from hindsight_rl.experiments.study.worker import UNFINISHED, Observer, Programs, Unfinished, Worker
-from hindsight_rl.records.versions import versions
+from hindsight_rl.records.versions import deciding, difference, versions
 from hindsight_rl.training.compilation import keep_compiled_programs
 
 _PROGRAMS = Programs()
