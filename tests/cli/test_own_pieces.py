@@ -301,6 +301,10 @@ def test_check_of_an_own_environment(capsys: pytest.CaptureFixture[str]) -> None
             "pieces:table",
         ),
         (["bit-flipping-3", "--method", "policy-gradient", "--estimator", "wieghted"], "Did you mean 'weighted'?"),
+        (
+            ["bit-flipping-3", "--method", "policy-gradient", "--estimator", "gcpg", "--normaliser-floor", "0.1"],
+            "The estimator 'gcpg' normalises no ratios, so that normaliser_floor means nothing to it",
+        ),
     ],
 )
 def test_mistakes_are_sentences(capsys: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:

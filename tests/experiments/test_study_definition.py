@@ -123,6 +123,13 @@ def test_what_the_paper_does_not_have_gets_its_small_environments_search() -> No
         assert set(plan.choices.values()) == {RATES}
 
 
+def test_both_presets_add_the_published_constant() -> None:
+    for name in ("paper", "paper-her"):
+        floors = {plan.method: plan.options.get("normaliser_floor") for plan in load_study(name).plans}
+        concerned = {method for method in floors if method in ("hpg", "hpg+b")}
+        assert floors == {method: 1e-12 if method in concerned else None for method in floors}
+
+
 def test_every_preset_can_be_read() -> None:
     assert "paper" in presets()
     for name in presets():

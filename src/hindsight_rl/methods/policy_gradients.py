@@ -11,6 +11,7 @@ from hindsight_rl.agents.options import (
     PolicyOptions,
     UnweightedOptions,
 )
+from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.methods.interface import Method, Sizes
 
 if TYPE_CHECKING:
@@ -39,8 +40,15 @@ def _with(estimator: str) -> Callable[["Task", Any], "Agent"]:
 
 
 def _with_any(task: "Task", options: EstimatorOptions) -> "Agent":
+    from hindsight_rl.estimators.table import find_estimator
+
     given = asdict(options)
-    return _with(given.pop("estimator"))(task, HindsightBaselineOptions(**given))
+    name = given.pop("estimator")
+    if options.normaliser_floor and not find_estimator(name).weighted:
+        raise HindsightError(
+            f"The estimator '{name}' normalises no ratios, so that normaliser_floor means nothing to it: leave it out."
+        )
+    return _with(name)(task, HindsightBaselineOptions(**given))
 
 
 def _pursued(networks: int) -> Callable[[Sizes, Any], float]:
