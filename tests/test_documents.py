@@ -1,11 +1,13 @@
 """What the documents say is tried: study files and snippets are run, and every command is one that the program has."""
 
+import json
 import re
 import runpy
 import shlex
 from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
 
 from hindsight_rl.cli import main
@@ -28,12 +30,15 @@ TINY: dict[str, Any] = {
 
 TINY_FLAGS = shlex.split("--batch-size 2 --batches 2 --evaluate-every 1 --evaluation-episodes 2 --hidden-layers 4")
 MADE_BEFORE = {
+    "docs/howto/export.md": [["export", "zoo:four-rooms", "--output", "rooms"]],
     "docs/policies.md": [
         ["train", "gym:FetchReach-v4", *TINY_FLAGS, "--output", "runs/gym-FetchReach-v4-hppo-batch16"],
         ["export", "zoo:four-rooms", "--formats", "onnx", "--output", "four-rooms"],
-    ]
+    ],
 }
 """What a page's snippets find in the folder: the reader made it with the page's commands."""
+SLOW = {"docs/howto/trackers.md"}
+"""Pages whose packages take long to import; tests/cli/test_python_training.py has the same in small."""
 
 
 def name(path: Path) -> str:
@@ -96,7 +101,8 @@ def snippets() -> list[Any]:
     for page in PAGES:
         parts = [text for kind, text in BLOCK.findall(page.read_text()) if kind == "python"]
         if parts:
-            found.append(pytest.param("\n".join(parts), MADE_BEFORE.get(name(page), []), id=name(page)))
+            marks = [pytest.mark.slow] if name(page) in SLOW else []
+            found.append(pytest.param("\n".join(parts), MADE_BEFORE.get(name(page), []), id=name(page), marks=marks))
     return found
 
 
@@ -120,3 +126,22 @@ def test_the_documented_snippets_run(
     monkeypatch.syspath_prepend(str(ROOT))
     (tmp_path / "snippet.py").write_text(text)
     runpy.run_path(str(tmp_path / "snippet.py"))
+
+
+@pytest.mark.usefixtures("quick_compilation")
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")), ids=lambda path: path.name)
+def test_a_notebook_runs_and_shows_what_it_did(path: Path) -> None:
+    """Its code, cell by cell, as it stands there, and what it drew is kept in it."""
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plt.switch_backend("agg")
+    cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+    names: dict[str, Any] = {}
+    for number, cell in enumerate(cells):
+        text = "".join(cell["source"])
+        with jax.numpy_rank_promotion("allow"):  # as readers have it
+            exec(compile(text, f"{path.name}, cell {number}", "exec"), names)
+        assert not any(output["output_type"] == "error" for output in cell["outputs"])
+        if "plt.subplots" in text:
+            assert any("image/png" in output["data"] for output in cell["outputs"])
+    plt.close("all")
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))

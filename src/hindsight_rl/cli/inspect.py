@@ -80,6 +80,8 @@ def run_render(command: Render) -> None:
     policy, card = chosen(command.folder, command.checkpoint, command.policy)
     environment = card.specification.task
     if isinstance(environment, HostedTask):
+        if command.output:
+            raise HindsightError(f"A simulator is filmed, not drawn: give --video FILE, not --output {command.output}.")
         path = command.video or beside(command.folder, "policy.mp4")
         write_atomically(path, _film_or_sentence(environment, policy, command.episodes, command.seed))
         PlainConsole().print(f"Film: {path}", soft_wrap=True)
