@@ -1,4 +1,4 @@
-"""The training loop for compiled environments: compiled between evaluations, one thread for each core."""
+"""The training loop for compiled environments: compiled between evaluations; a thread for each core, or all devices."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array
 
 from hindsight_rl.core.cores import cores
+from hindsight_rl.training.devices import device_count, over_devices
 from hindsight_rl.training.memory import require_memory_of_program, require_memory_of_steps
 from hindsight_rl.training.program import Evaluation, Program, Totals
 from hindsight_rl.training.recording import record
@@ -32,7 +33,7 @@ def compiled_training(
     shares = _shares(len(runs.seeds))
     assert program.advance is not None
     assert program.nothing is not None
-    compiled = program.advance
+    compiled = _advance(program, shares)
     nothing = [program.nothing(shares[0].stop)] * len(shares)
     if snapshot is None or snapshot.batch < settings.batches:
         require_memory_of_program(_traced(program, runs, shares, nothing[0]).lower().compile(), _workers(len(shares)))
@@ -82,7 +83,7 @@ def require_memory_to_compile(program: Program, runs: Runs) -> None:
 
 def _traced(program: Program, runs: Runs, shares: Sequence[slice], nothing: Totals) -> Any:
     """The program as the first call will find it, so that it is traced and compiled only once."""
-    share, advance = shares[0], cast(Any, program.advance)
+    share, advance = shares[0], cast(Any, _advance(program, shares))
     rates = {name: jnp.float32(values[share]) for name, values in runs.rates.items()}
     return advance.trace(program.states(share.stop), runs.seeds[share], rates, 0, 0, True, nothing)
 
@@ -92,11 +93,19 @@ def _together(shares: Sequence[dict[str, Array]]) -> dict[str, np.ndarray]:
     return {name: np.concatenate([share[name] for share in shares]) for name in shares[0]}
 
 
+def _advance(program: Program, shares: Sequence[slice]) -> Callable[..., tuple[RunState, Evaluation, Totals]]:
+    """What trains a share. Several devices have one share in common, which is divided among them within."""
+    assert program.advance is not None
+    return program.advance if device_count() == 1 else over_devices(program.advance, shares[0].stop)
+
+
 def _workers(shares: int) -> int:
     return min(shares, cores())
 
 
 def _shares(runs: int) -> list[slice]:
     """Equal shares of the runs for the cores. Few sizes of share, since each is a program that must be compiled."""
+    if device_count() > 1:
+        return [slice(0, runs)]
     size = RUNS_IN_A_SHARE if runs % (RUNS_IN_A_SHARE * _workers(runs)) == 0 else 1
     return [slice(start, start + size) for start in range(0, runs, size)]
