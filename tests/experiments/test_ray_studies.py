@@ -15,6 +15,7 @@ from small_studies import definition, numbers_in, only_hpg, results_in, shared_p
 
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.experiments.cluster.messages import Message, Order, finished, finished_runs, order
+from hindsight_rl.experiments.cluster.placement import Placement
 from hindsight_rl.experiments.cluster.task import work_stepwise
 from hindsight_rl.experiments.study.protocol import next_piece
 from hindsight_rl.experiments.study.run import run_study
@@ -103,7 +104,7 @@ def test_without_ray_the_extra_is_named(definition: Path, compiled_programs: Pat
 def first_order(**changes: Any) -> Order:
     piece = next_piece(only_hpg(**changes).plans[0], {})
     assert piece is not None
-    return order(piece, cores=max(1, len(os.sched_getaffinity(0))), seconds_between_checkpoints=0.0)
+    return order(piece, Placement(cores=max(1, len(os.sched_getaffinity(0))), seconds_between_checkpoints=0.0))
 
 
 def test_an_order_comes_back_as_it_was() -> None:
@@ -126,7 +127,7 @@ def test_a_piece_goes_on_from_a_message_with_its_checkpoint(shared_programs: Non
 
 def test_other_versions_are_refused_with_both_named() -> None:
     ordered = first_order()
-    older = Order(ordered.piece, ordered.number, {**ordered.made_with, "jax": "0.1"}, 1, 0.0)
+    older = Order(ordered.piece, ordered.number, {**ordered.made_with, "jax": "0.1"}, Placement())
     (message,) = (Message.read(content) for content in work_stepwise(older.text))
     assert message.kind == "refused"
     assert message.content["cause"] == f"jax {ordered.made_with['jax']} there, 0.1 here"

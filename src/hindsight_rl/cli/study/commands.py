@@ -56,6 +56,8 @@ class StudyRun(Slice):
     """Run on Ray: ray (started here), auto (the cluster of this machine), HOST:PORT or ray://HOST:PORT."""
     piece_cores: int = 1
     """Cores for each piece of work, with --on; it has five runs for each."""
+    piece_gpus: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 1 where JAX finds one)")] = None
+    """GPUs for each piece of work, with --on."""
     json: Switch = False
     """Print a machine-readable summary on standard output."""
 

@@ -17,8 +17,10 @@ from hindsight_rl.cli.console import PlainConsole
 from hindsight_rl.cli.study.commands import Slice, StudyMerge, StudyRun
 from hindsight_rl.cli.study.progress import StudyProgress
 from hindsight_rl.core.errors import HindsightError
-from hindsight_rl.experiments.cluster.connection import connected
-from hindsight_rl.experiments.cluster.engine import Placement, RayEngine
+from hindsight_rl.core.numbers import require_positive_integer
+from hindsight_rl.experiments.cluster.connection import Cluster, connected
+from hindsight_rl.experiments.cluster.engine import RayEngine, gpus_for_a_piece
+from hindsight_rl.experiments.cluster.placement import Placement
 from hindsight_rl.experiments.paper import paper_result
 from hindsight_rl.experiments.study.files import load_study, presets
 from hindsight_rl.experiments.study.merge import merge_study
@@ -68,7 +70,7 @@ def run_study_command(command: StudyRun) -> None:
         stack.enter_context(explaining_interruptions(lambda: how_to_go_on))
         cluster = stack.enter_context(connected(command.on)) if command.on else None
         on_cores = sum(cluster.nodes.values()) if cluster else None
-        engine = RayEngine(cluster, Placement(cores=command.piece_cores)) if cluster else None
+        engine = RayEngine(cluster, _placement(command, cluster)) if cluster else None
         progress = stack.enter_context(StudyProgress(study, held, console, on_cores=on_cores))
 
         def finish(piece: Piece, runs: list[FinishedRun]) -> None:
@@ -84,6 +86,14 @@ def run_study_command(command: StudyRun) -> None:
         print(json.dumps({"study": study.name, "folder": str(folder), "cells": outcome}))
         return
     print_outcome(outcome, folder, time.monotonic() - began)
+
+
+def _placement(command: StudyRun, cluster: Cluster) -> Placement:
+    require_positive_integer("--piece-cores", command.piece_cores)
+    if command.piece_gpus is not None and command.piece_gpus < 0:
+        raise HindsightError(f"--piece-gpus must be a whole number of at least 0, not {command.piece_gpus}.")
+    gpus = gpus_for_a_piece(cluster) if command.piece_gpus is None else command.piece_gpus
+    return Placement(cores=command.piece_cores, gpus=gpus)
 
 
 def run_merge(command: StudyMerge) -> None:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from hindsight_rl.core.cores import cores
 from hindsight_rl.core.errors import HindsightError, gist
 from hindsight_rl.core.interruption import SIGNALS
+from hindsight_rl.experiments.cluster.placement import Machine
 
 SECONDS_TO_ANSWER = 10.0
 OBJECT_STORE_BYTES = 512 * 2**20
@@ -49,8 +50,16 @@ class Cluster:
     @property
     def nodes(self) -> Mapping[str, int]:
         """The cores of each machine that is alive, by Ray's name for it."""
-        alive = [node for node in self.ray.nodes() if node["Alive"]]
-        return {node["NodeID"]: int(node["Resources"].get("CPU", 0)) for node in alive}
+        return {name: machine.cores for name, machine in self.machines.items()}
+
+    @property
+    def machines(self) -> Mapping[str, Machine]:
+        """What each machine that is alive has, by Ray's name for it."""
+        return {node["NodeID"]: _machine(node["Resources"]) for node in self.ray.nodes() if node["Alive"]}
+
+
+def _machine(held: Mapping[str, float]) -> Machine:
+    return Machine(*(int(held.get(name, 0)) for name in ("CPU", "memory", "GPU")))
 
 
 @contextmanager

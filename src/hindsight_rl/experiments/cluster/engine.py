@@ -5,17 +5,19 @@ Exactly once recorded: the ledger takes each run once, whoever brings it, and wr
 """
 
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hindsight_rl.core.errors import HindsightError, gist
 from hindsight_rl.experiments.cluster.connection import Cluster
 from hindsight_rl.experiments.cluster.messages import Message, Order, finished_runs, order, policy_of
-from hindsight_rl.experiments.cluster.task import work_at_once, work_stepwise
+from hindsight_rl.experiments.cluster.placement import Estimates, Placement, require_place
+from hindsight_rl.experiments.cluster.task import finds_gpu, work_at_once, work_stepwise
 from hindsight_rl.experiments.study.ledger import Ledger
 from hindsight_rl.experiments.study.policies import take_policy
 from hindsight_rl.experiments.study.protocol import Piece
@@ -27,21 +29,13 @@ UNFINISHED_PIECES = "unfinished"
 """The folder of checkpoints, one for each piece."""
 MOST_TRIES = 6
 """A piece that loses its worker so often is what kills it."""
-MOST_MACHINES = 2
+MOST_MACHINES = 4
 """A piece that an exception ended is tried on so many machines: one may lack a package that the other has."""
 PIECES_FOR_A_SLOT = 2
 """Pieces handed out for each place that can run one, so that no place waits for the writer."""
 SECONDS_BETWEEN_LOOKS = 1.0
-
-
-@dataclass(frozen=True)
-class Placement:
-    """What a piece gets."""
-
-    cores: int = 1
-    runs: int = 5
-    """Of a piece, for each core: as many as one call of the compiled program trains."""
-    seconds_between_checkpoints: float = 30.0
+MOST_NAMED = 3
+"""Machines that a line of progress names."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +49,32 @@ class _Hand:
     """Machines on which an exception ended it."""
 
 
+class _Place(NamedTuple):
+    """Where a piece runs, and which cell it is of."""
+
+    node: str
+    machine: str
+    cell: str
+
+
 @dataclass
 class _Counts:
     """What went wrong so far, and where pieces were last heard of."""
 
     lost: int = 0
     again: int = 0
-    places: dict[str, str] = field(default_factory=dict)
+    places: dict[str, _Place] = field(default_factory=dict)
+
+    def said(self, out: int) -> str:
+        """What runs where, in a line."""
+        on = Counter((place.node, place.machine) for place in self.places.values())
+        cells = {place.node: place.cell for place in self.places.values()}  # the newest stands for all
+        named = [f"{machine} {count} ({cells[node]})" for (node, machine), count in on.most_common(MOST_NAMED)]
+        others = [f"{len(on) - MOST_NAMED} more machines"] if len(on) > MOST_NAMED else []
+        where = f": {', '.join(named + others)}" if named else ""
+        troubles = {"workers lost": self.lost, "retries": self.again}
+        told = "".join(f"; {name}: {count}" for name, count in troubles.items() if count)
+        return f"{len(self.places)} of {out} pieces run{where}{told}"
 
 
 class RayEngine:
@@ -69,18 +82,18 @@ class RayEngine:
 
     def __init__(self, cluster: Cluster, placement: Placement = Placement()):  # noqa: B008 (frozen)
         self._cluster, self._ray, self._placement = cluster, cluster.ray, placement
+        self._estimates = Estimates(placement)
         self._out: dict[Any, _Hand] = {}
         self._counts = _Counts()
 
     def __call__(self, ledger: Ledger) -> None:
         """Run everything; what is finished is recorded at once, however this ends."""
-        _require_room(self._cluster, self._placement)
         try:
             self._hand_out(ledger)
             while self._out:
                 ready, _ = self._ray.wait(list(self._out), num_returns=1, timeout=SECONDS_BETWEEN_LOOKS)
                 concluded = [self._hear(ledger, handle) for handle in ready]
-                ledger.observer.status(self._status())
+                ledger.observer.status(self._counts.said(len(self._out)))
                 if any(concluded) or not ready:  # not at each message: what is ahead takes a look at all runs
                     self._hand_out(ledger)
         except self._ray.exceptions.RaySystemError as error:
@@ -92,12 +105,13 @@ class RayEngine:
 
     def _hand_out(self, ledger: Ledger) -> None:
         """Keep every place of the cluster busy."""
-        places = sum(held // self._placement.cores for held in self._cluster.nodes.values())
-        free = PIECES_FOR_A_SLOT * max(1, places) - len(self._out)
+        machines = self._cluster.machines.values()
+        cores = sum(machine.cores // self._placement.cores for machine in machines)
+        free = PIECES_FOR_A_SLOT * max(1, cores) - len(self._out)
         for piece in list(islice(self._ahead(ledger), max(0, free))):
+            require_place(self._estimates.of(piece), machines, piece.plan.cell.name)
             ledger.observer.begin(piece)
-            ordered = order(piece, self._placement.cores, self._placement.seconds_between_checkpoints)
-            self._send(ledger, _Hand(piece, ordered))
+            self._send(ledger, _Hand(piece, order(piece, self._placement)))
 
     def _ahead(self, ledger: Ledger) -> Iterator[Piece]:
         at_hand: dict[Cell, set[RunKey]] = {}
@@ -110,7 +124,10 @@ class RayEngine:
     def _send(self, ledger: Ledger, hand: _Hand, node: str | None = None) -> None:
         path = _checkpoint_path(ledger, hand.order)
         kept = read_bytes(path) if path.exists() else None
-        options: dict[str, Any] = {"num_cpus": self._placement.cores, "max_retries": 0}
+        needs = self._estimates.of(hand.piece)
+        options: dict[str, Any] = {"num_cpus": needs.cores, "memory": needs.memory, "max_retries": 0}
+        if needs.gpus:
+            options["num_gpus"] = needs.gpus
         if node is not None:
             from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -135,7 +152,8 @@ class RayEngine:
             del self._out[handle]
             self._lost(ledger, hand, error)
             return True
-        self._counts.places[hand.order.number] = message.content["node"]
+        place = _Place(message.content["node"], message.content["machine_name"], hand.piece.plan.cell.name)
+        self._counts.places[hand.order.number] = place
         if message.kind == "progress":
             ledger.observer.tick(hand.piece, message.content["batch"])
         elif message.kind == "kept":
@@ -168,12 +186,13 @@ class RayEngine:
         """Try a piece that an exception ended on another machine, if there is one."""
         failed_on = (*hand.failed_on, message.content["node"])
         cause = f"{message.content['cause']} (on '{message.content['machine_name']}')"
-        others = [node for node, held in self._cluster.nodes.items() if held >= self._placement.cores]
-        others = [node for node in others if node not in failed_on]
+        needs, machines = self._estimates.of(hand.piece), self._cluster.machines
+        others = [node for node, held in machines.items() if node not in failed_on and needs.places_on(held)]
         if len(failed_on) >= MOST_MACHINES or not others:
             ledger.give_up(hand.piece, Unfinished(cause))
             return
         self._counts.again += 1
+        self._counts.places.pop(hand.order.number, None)
         ledger.observer.notice(f"{hand.piece.name} is tried on another machine: {cause}")
         self._send(ledger, replace(hand, failed_on=failed_on), others[0])
 
@@ -189,25 +208,17 @@ class RayEngine:
         ledger.observer.notice(f"{hand.piece.name} lost its worker and is handed out again ({why}).")
         self._send(ledger, replace(hand, tries=hand.tries + 1))
 
-    def _status(self) -> str:
-        places = set(self._counts.places.values())
-        said = f"{len(self._counts.places)} of {len(self._out)} pieces run on {len(places)} machines"
-        return said + (
-            f", {self._counts.lost} workers lost, {self._counts.again} tries again" * bool(self._counts.lost)
-        )
-
     def _end_tasks(self) -> None:
         for handle in self._out:
             with suppress(Exception):  # it may have ended, or Ray may be gone
                 self._ray.cancel(handle, force=True)
 
 
-def _require_room(cluster: Cluster, placement: Placement) -> None:
-    largest = max(cluster.nodes.values(), default=0)
-    if largest < placement.cores:
-        raise HindsightError(
-            f"No machine of the cluster has {placement.cores} cores for a piece; the largest has {largest}."
-        )
+def gpus_for_a_piece(cluster: Cluster) -> int:
+    """One, where a machine has a GPU and JAX finds it there; otherwise none."""
+    if not any(machine.gpus for machine in cluster.machines.values()):
+        return 0
+    return int(cluster.ray.get(cluster.ray.remote(finds_gpu).options(num_gpus=1, max_retries=0).remote()))
 
 
 def _checkpoint_path(ledger: Ledger, ordered: Order) -> Path:

@@ -12,12 +12,13 @@ from typing import Any, Literal
 import numpy as np
 
 from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.experiments.cluster.placement import Placement
 from hindsight_rl.experiments.study.plan import Plan, Stage
 from hindsight_rl.experiments.study.protocol import Piece, Round
 from hindsight_rl.experiments.study.worker import identity
 from hindsight_rl.records.checkpoints import checkpoint_bytes, read_checkpoint
 from hindsight_rl.records.runs import Cause, Cell, Choices, FinishedRun, RunKey
-from hindsight_rl.records.versions import deciding, versions
+from hindsight_rl.records.versions import deciding, simulator_versions, versions
 
 NAME = Path("a message of a piece")
 """How errors speak of a message that is not whole."""
@@ -33,8 +34,7 @@ class Order:
     """A digest over cell, runs, settings and the version of the code, under which results come back."""
     made_with: Mapping[str, str]
     """The versions of the one who ordered."""
-    cores: int
-    seconds_between_checkpoints: float
+    placement: Placement
 
     @property
     def text(self) -> str:
@@ -48,8 +48,7 @@ class Order:
             "keys": self.piece.keys,
             "number": self.number,
             "made_with": dict(self.made_with),
-            "cores": self.cores,
-            "seconds_between_checkpoints": self.seconds_between_checkpoints,
+            "placement": asdict(self.placement),
         }
         return json.dumps(content)
 
@@ -65,8 +64,7 @@ class Order:
             Piece(plan, this, keys),
             content["number"],
             content["made_with"],
-            content["cores"],
-            content["seconds_between_checkpoints"],
+            Placement(**content["placement"]),
         )
 
 
@@ -94,16 +92,16 @@ class Message:
             raise HindsightError(f"{NAME} lacks {error}.") from None
 
 
-def order(piece: Piece, cores: int, seconds_between_checkpoints: float) -> Order:
+def order(piece: Piece, placement: Placement) -> Order:
     """The order of a piece by this process."""
     mine = _mine()
-    spelled = json.dumps([identity(piece), mine], sort_keys=True)
-    return Order(piece, hashlib.sha256(spelled.encode()).hexdigest()[:32], mine, cores, seconds_between_checkpoints)
+    spelled = json.dumps([identity(piece), deciding(mine)], sort_keys=True)
+    return Order(piece, hashlib.sha256(spelled.encode()).hexdigest()[:32], mine, placement)
 
 
 @cache
 def _mine() -> dict[str, str]:
-    return deciding(versions())
+    return deciding(versions()) | simulator_versions()
 
 
 @cache

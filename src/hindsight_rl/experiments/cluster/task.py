@@ -11,15 +11,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from hindsight_rl.core.cores import use_only
 from hindsight_rl.core.errors import HindsightError, gist
 from hindsight_rl.experiments.cluster.messages import Message, Order, finished, processor
+from hindsight_rl.experiments.cluster.placement import Placement
 from hindsight_rl.experiments.study.policies import policy_path
 from hindsight_rl.experiments.study.protocol import Piece
 from hindsight_rl.experiments.study.worker import UNFINISHED, Observer, Programs, Unfinished, Worker
-from hindsight_rl.records.versions import deciding, difference, versions
+from hindsight_rl.records.versions import deciding, difference, simulator_versions, versions
 from hindsight_rl.training.compilation import keep_compiled_programs
 
 _PROGRAMS = Programs()
@@ -31,12 +33,15 @@ def work_stepwise(order_text: str, checkpoint: bytes | None = None) -> Iterator[
     order = Order.read(order_text)
     mine = versions()
     about = {"made_with": mine, "processor": processor(), **_place()}
-    if found := difference(order.made_with, deciding(mine)):
-        yield Message("refused", order.number, {**about, "cause": found}, {}).to_bytes()
-        return
+    found = difference(deciding(order.made_with), deciding(mine))
     try:
-        for message in _steps(order, checkpoint, about):
+        for message in _steps(order, checkpoint, about) if not found else ():
             yield message.to_bytes()
+            # Only once it runs is it known which packages its simulators use.
+            if found := difference(order.made_with, simulator_versions(sys.modules)):
+                break
+        if found:
+            yield Message("refused", order.number, {**about, "cause": found}, {}).to_bytes()
     except (Unfinished, HindsightError) as error:
         yield Message("unfinished", order.number, {**about, "cause": str(error)}, {}).to_bytes()
     except Exception as error:  # whatever it was, the writer is told in a sentence
@@ -51,7 +56,7 @@ def work_at_once(order_text: str, checkpoint: bytes | None = None) -> bytes:
 
 def _steps(order: Order, kept: bytes | None, about: dict[str, Any]) -> Iterator[Message]:
     yield Message("progress", order.number, {**about, "batch": 0}, {})  # tells where it runs; compiling takes its time
-    use_only(order.cores)
+    _use_only_what_was_given(order.placement)
     keep_compiled_programs()
     with tempfile.TemporaryDirectory(prefix="hindsight-") as name:
         folder, newest, notices = Path(name), list[Message](), list[str]()
@@ -63,7 +68,7 @@ def _steps(order: Order, kept: bytes | None, about: dict[str, Any]) -> Iterator[
             newest[:] = [Message("kept", order.number, about, content)]
 
         observer = Observer(kept=keep, notice=notices.append)
-        worker = Worker(folder, observer, order.seconds_between_checkpoints, order.cores, _PROGRAMS)
+        worker = Worker(folder, observer, order.placement.seconds_between_checkpoints, order.placement.cores, _PROGRAMS)
         steps = worker.advance(order.piece)
         while True:
             try:
@@ -76,6 +81,18 @@ def _steps(order: Order, kept: bytes | None, about: dict[str, Any]) -> Iterator[
             yield from newest
             newest.clear()
             yield Message("progress", order.number, {**about, "batch": batch}, {})
+
+
+def finds_gpu() -> bool:
+    """Whether JAX finds a GPU here."""
+    return jax.default_backend() == "gpu"
+
+
+def _use_only_what_was_given(placement: Placement) -> None:
+    """The cores that Ray counts on, and no GPU that it has not given."""
+    if not placement.gpus:
+        jax.config.update("jax_platforms", "cpu")
+    use_only(placement.cores)
 
 
 def _restore(folder: Path, kept: Message) -> list[str]:
