@@ -32,6 +32,7 @@ from hindsight_rl.records.checkpoints import load_checkpoint, save_checkpoint
 from hindsight_rl.records.digests import content_digest
 from hindsight_rl.records.evaluations import read_evaluations
 from hindsight_rl.records.versions import versions
+from hindsight_rl.training.numerics import numerics
 from hindsight_rl.training.state import Snapshot, state_to_arrays
 
 pytestmark = pytest.mark.usefixtures("compiled_programs")
@@ -74,7 +75,7 @@ def test_settings_file_holds_every_setting(finished: Path) -> None:
 
 def test_versions_file(finished: Path) -> None:
     content = json.loads((finished / "versions.json").read_text())
-    assert content == versions()
+    assert content == {**versions(), **numerics()}
     assert content["jax"] == jax.__version__
 
 
@@ -94,7 +95,7 @@ def test_evaluations_file(finished: Path) -> None:
 def test_checkpoint_holds_states_and_evaluations(finished: Path) -> None:
     arrays, metadata = load_checkpoint(finished / "checkpoint.npz")
     settings = json.loads((finished / "settings.json").read_text())
-    assert metadata == {"job": settings, "settings_digest": content_digest(settings)}
+    assert metadata == {"job": settings, "settings_digest": content_digest(settings), "numerics": numerics()}
     assert {name.partition("/")[0] for name in arrays} == {"states", "evaluations"}
     table = read_evaluations(finished / "evaluations.csv")
     assert list(table.metrics) == ["mean_return", "success_rate", "steps"]

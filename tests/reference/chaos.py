@@ -1,31 +1,31 @@
-"""Faults made up at random, and what must hold whatever they are: nothing lost, nothing silent, no traceback."""
+"""Faults made up at random, and what must hold whatever they are: nothing lost, nothing silent, no traceback, no flood.
+
+Nearly all trials are made in one process, on copies of a finished run and a finished study.
+"""
 
 import contextlib
 import io
-import json
-import os
 import random
+import re
 import shutil
-import signal
-import sqlite3
-import subprocess
-import sys
 import time
 import traceback
-import zipfile
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from small_jobs import PROGRAM, small_flags
+import jax
+import pytest
+from reference.chaos_recorder import states_during
+from small_jobs import small_flags
 
 from hindsight_rl.cli import main, train
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.interface import Task
-from hindsight_rl.experiments import job
+from hindsight_rl.experiments import best_policies, job, policies
 from hindsight_rl.experiments.job import load_policies
 from hindsight_rl.experiments.study import worker
+from hindsight_rl.training import compiled_loop
 from hindsight_rl.training.program import Program, make_program
 from hindsight_rl.training.settings import Settings
 
@@ -35,17 +35,23 @@ name = "chaos"
 environments = ["bit-flipping-4"]
 methods = ["hpg"]
 batch_sizes = [8]
-learning_rates = [1e-2]
+learning_rates = [1e-2, 1e-3]
 hidden_layers = [16]
-search = { runs = 2, batches = 20, evaluate_every = 10, evaluation_episodes = 32 }
+search = { runs = 2, batches = 10, evaluate_every = 10, evaluation_episodes = 32 }
 definitive = { runs = 2, batches = 20, evaluate_every = 10, evaluation_episodes = 32 }
 """
-TEXTS = ("settings.json", "summary.json", "versions.json")
-SENTENCES = (0, 1, 2, 129, 130, 143)
+SENTENCES = (0, 1, 2, 129, 130, 138, 143)
+"""Exit codes that are ours: done, damage found, refused, and interrupted by one of four signals."""
+MOST_BYTES = 600_000_000
+"""By so much no trial may make this process grow."""
+LONGEST_OUTPUT = 200_000
+
+Trial = Callable[["Chaos"], bool]
+"""Makes up a fault; says whether the program noticed it, and raises `Broken` where a promise did not hold."""
 
 
 class Broken(AssertionError):
-    """A promise that did not hold."""
+    """A promise that did not hold; the first word says which: lost, silent, traceback or memory."""
 
 
 @dataclass
@@ -54,20 +60,22 @@ class Chaos:
 
     home: Path
     seed: int
-    counts: Counter[str] = field(default_factory=Counter)
-    noticed: Counter[str] = field(default_factory=Counter)
+    patch: pytest.MonkeyPatch
 
     def __post_init__(self) -> None:
-        shared_programs()
+        shared_programs(self.patch)
         self.random = random.Random(self.seed)
         self.run, self.study = self.home / "run", self.home / "study"
         (self.home / "study.toml").write_text(STUDY)
-        self.flags = [*small_flags(runs=2, batches=20)]
-        for arguments in self.training(self.run), self.studying(self.study):
-            code, said = spoken(arguments)
-            if code:
-                raise Broken(said)
+        self.flags = [*small_flags(runs=2, batches=20), "--keep-every", "10"]
+        self.killed = {
+            folder: states_during(lambda one=arguments: require(one), folder, self.home / f"{folder.name}-events")
+            for folder, arguments in ((self.run, self.training(self.run)), (self.study, self.studying(self.study)))
+        }
+        require(["export", str(self.run), "--formats", "npz", "--output", str(self.home / "export")])
         self.table = (self.run / "evaluations.csv").read_bytes()
+        self.checkpoint = (self.run / "checkpoint.npz").read_bytes()
+        self.learned = weights(load_policies(self.run)[2])
         self.exported = exported(self.study, self.home / "before.csv")
 
     def training(self, folder: Path) -> list[str]:
@@ -77,9 +85,40 @@ class Chaos:
         return ["study", "run", str(self.home / "study.toml"), "--output", str(folder)]
 
     def copy(self, folder: Path) -> Path:
-        target = self.home / "damaged"
-        shutil.rmtree(target, ignore_errors=True)
+        target = self.empty("damaged")
         return Path(shutil.copytree(folder, target))
+
+    def empty(self, name: str) -> Path:
+        """A place at which nothing is."""
+        target = self.home / name
+        shutil.rmtree(target, ignore_errors=True)
+        return target
+
+    def require_whole(self, folder: Path, after: str) -> None:
+        """The same command goes on in a folder to the very bytes of one that was never disturbed."""
+        if is_study := folder.name.startswith("study"):
+            arguments = self.studying(folder)
+        else:
+            arguments = [*self.training(folder), *(["--resume"] if (folder / "settings.json").exists() else [])]
+        code, said = spoken(arguments)
+        if code:
+            raise Broken(f"lost: after {after} the same command says {said[-2000:]}")
+        if is_study:
+            whole = exported(folder, self.home / "after.csv") == self.exported
+        else:
+            whole = (folder / "evaluations.csv").read_bytes() == self.table
+            whole &= (folder / "checkpoint.npz").read_bytes() == self.checkpoint
+        if not whole:
+            raise Broken(f"lost: after {after} there are other numbers")
+        for leftover in folder.rglob(".hindsight-*.tmp"):
+            raise Broken(f"lost: after {after} {leftover.name} stays for ever")
+
+
+def require(arguments: list[str]) -> None:
+    """A command that must succeed."""
+    code, said = spoken(arguments)
+    if code:
+        raise Broken(f"lost: {' '.join(arguments)} ended with {code}: {said[-3000:]}")
 
 
 def spoken(arguments: list[str]) -> tuple[int, str]:
@@ -92,27 +131,42 @@ def spoken(arguments: list[str]) -> tuple[int, str]:
         except SystemExit as stop:
             code = int(stop.code or 0)
         except BaseException as escaped:
-            raise Broken(f"{' '.join(arguments)[:300]}:\n{traceback.format_exc()}") from escaped
+            raise Broken(f"traceback: {' '.join(arguments)[:300]}:\n{traceback.format_exc()}") from escaped
     said = out.getvalue() + error.getvalue()
-    if code not in SENTENCES or "Traceback" in said:
-        raise Broken(f"{' '.join(arguments)[:300]} ended with {code}: {said[-3000:]}")
+    if code not in SENTENCES or "Traceback (most" in said or len(said) > LONGEST_OUTPUT:
+        raise Broken(f"traceback: {' '.join(arguments)[:300]} ended with {code}: {said[-3000:]}")
+    if "\x1b" in said:
+        raise Broken(f"traceback: {' '.join(arguments)[:300]} steers the terminal")
     return code, said
 
 
-def loaded(folder: Path) -> int:
-    """Whether the policies of a folder can be had: 0, or 2 for a sentence. To play with them would mean to compile."""
+def loaded(chaos: Chaos, folder: Path) -> int:
+    """Whether the policies of a run can be had: 0, or 2 for a sentence. To play with them would mean to compile."""
+    return tried(lambda: load_policies(folder)[2], chaos.learned, f"loading {folder}")
+
+
+def tried(load: Callable[[], object], expected: object, what: str) -> int:
+    """0 where loading gives what is expected, 2 for a sentence."""
     try:
-        load_policies(folder)
+        found = weights(load())
     except HindsightError:
         return 2
     except Exception as escaped:
-        raise Broken(f"loading {folder}:\n{traceback.format_exc()}") from escaped
+        raise Broken(f"traceback: {what}:\n{traceback.format_exc()}") from escaped
+    if found != expected:
+        raise Broken(f"silent: {what} gave other policies")
     return 0
 
 
-def shared_programs() -> None:
-    """Trace each program once: that takes far longer than to use it."""
+def weights(found: object) -> list[bytes]:
+    """All arrays of policies."""
+    return [leaf.tobytes() for leaf in jax.tree.leaves(found) if hasattr(leaf, "tobytes")]
+
+
+def shared_programs(patch: pytest.MonkeyPatch) -> None:
+    """Trace and compile each program once: that takes far longer than to use it."""
     held: dict[tuple[str, str], Program] = {}
+    measured: set[int] = set()
 
     def shared(task: Task, settings: Settings) -> Program:
         key = (repr(task), repr(settings.compiled))
@@ -120,11 +174,22 @@ def shared_programs() -> None:
             held[key] = make_program(task, settings)
         return held[key]
 
-    for module in (job, worker, train):
-        module.make_program = shared  # type: ignore[attr-defined]
+    for module in (job, worker, train, best_policies, policies):
+        if hasattr(module, "make_program"):
+            patch.setattr(module, "make_program", shared)
+    # Asked once for each program; JAX keeps what it compiled, but not what it knows of its memory.
+    require_memory = compiled_loop.require_memory_to_compile
+
+    def require_once(program: Program, runs: object) -> None:
+        if id(program) not in measured:
+            measured.add(id(program))
+            require_memory(program, runs)  # type: ignore[arg-type]
+
+    patch.setattr(train, "require_memory_to_compile", require_once)
 
 
 def exported(folder: Path, path: Path) -> bytes:
+    """The table of a study; nothing where it is refused, and a word in front where runs are left out."""
     path.unlink(missing_ok=True)
     code, said = spoken(["study", "export", str(folder), "--output", str(path)])
     return b"" if code else b"left out\n" + path.read_bytes() if "left out" in said else path.read_bytes()
@@ -132,7 +197,7 @@ def exported(folder: Path, path: Path) -> bytes:
 
 def damage(content: bytes, draw: random.Random) -> bytes:
     """Bits flipped, bytes cut off, cut out or doubled."""
-    spot = draw.randrange(len(content))
+    spot = draw.randrange(len(content)) if content else 0
     match draw.randrange(5):
         case 0:
             return content[:spot]
@@ -141,256 +206,31 @@ def damage(content: bytes, draw: random.Random) -> bytes:
         case 2:
             return content[:spot] + content[spot : spot + 40] + content[spot:]
         case _:
-            changed = bytearray(content)
+            changed = bytearray(content or b" ")
             changed[spot] ^= 1 << draw.randrange(8)
             return bytes(changed)
 
 
-def damaged_run(chaos: Chaos) -> bool:
-    """A damaged file of a run: evaluating gives the same numbers or a sentence, and resuming gives the same table."""
-    folder = chaos.copy(chaos.run)
-    path = chaos.random.choice(sorted(path for path in folder.iterdir() if path.is_file()))
-    path.write_bytes(damage(path.read_bytes(), chaos.random))
-    code, said = spoken(["verify", str(folder)])
-    resumed, explained = spoken([*chaos.training(folder), "--resume"])
-    if not resumed and (folder / "evaluations.csv").read_bytes() != chaos.table:
-        raise Broken(f"silent: {path.name} damaged, and the table differs after --resume")
-    if path.name in ("checkpoint.npz", "evaluations.csv") and not code and loaded(folder):
-        raise Broken(f"verify passed a {path.name} that cannot be used: {said}")
-    return bool(code or resumed or explained)
+@contextlib.contextmanager
+def bounded_memory(most: int = MOST_BYTES) -> Iterator[None]:
+    """No trial may make this process grow by more, not even for a moment."""
+    before = _kilobytes("VmRSS")
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # forget the largest size so far
+    yield
+    grown = (_kilobytes("VmHWM") - before) * 1024
+    if grown > most:
+        raise Broken(f"memory: the program grew by {grown / 1e6:,.0f} MB")
 
 
-def damaged_study(chaos: Chaos) -> bool:
-    """A damaged results file: refused, named, or the very same export."""
-    folder = chaos.copy(chaos.study)
-    paths = [folder / "results.sqlite", *sorted((folder / "policies").iterdir())]
-    path = chaos.random.choice([paths[0], *paths])
-    path.write_bytes(damage(path.read_bytes(), chaos.random))
-    code, _ = spoken(["verify", str(folder)])
-    found = exported(folder, chaos.home / "after.csv")
-    if found and found != chaos.exported and not found.startswith(b"left out"):
-        raise Broken(f"silent: a damaged {path.name} gave another export")
-    if found.startswith(b"left out") and not code:
-        raise Broken("verify passed a study of which runs are left out")
-    return bool(code)
+def _kilobytes(name: str) -> int:
+    found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(found[1]) if found else 0
 
 
-def evil_database(chaos: Chaos) -> bool:
-    """Rows edited with SQL: named, refused, or without effect on the export."""
-    folder = chaos.copy(chaos.study)
-    table, column, value = chaos.random.choice(
-        [
-            ("evaluations", "batch", "batch + 5"),
-            ("evaluations", "batch", "-batch"),
-            ("evaluations", "mean_return", "9e999"),
-            ("evaluations", "mean_return", "mean_return + 0.001"),
-            ("evaluations", "success_rate", "'text'"),
-            ("evaluations", "episodes", "2.5"),
-            ("runs", "seed", "seed + 77"),
-            ("runs", "settings", "'{'"),
-            ("runs", "stage", "'search'"),
-            ("runs", "choices", "'[]'"),
-            ("runs", "digest", "'0'"),
-            ("cells", "plan", "'{}'"),
-            ("facts", "value", "'['"),
-            ("metrics", "evaluations_column", "'batch'"),
-            ("origins", "content", "'nothing'"),
-        ]
-    )
-    with (
-        contextlib.closing(sqlite3.connect(folder / "results.sqlite")) as connection,
-        contextlib.suppress(sqlite3.Error),
-    ):
-        some = f" WHERE rowid % {chaos.random.randrange(1, 4)} = 0" if table == "runs" else ""
-        connection.execute(f"UPDATE {table} SET {column} = {value}{some}")
-        connection.commit()
-    code, _ = spoken(["verify", str(folder)])
-    for command in (["study", "plan", str(folder), "--skip-measurement"], chaos.studying(folder)):
-        code = max(code, spoken(command)[0])
-    found = exported(folder, chaos.home / "after.csv")
-    if found and found != chaos.exported and not found.startswith(b"left out"):
-        raise Broken(f"silent: {table}.{column} = {value} gave another export")
-    return bool(code)
-
-
-def evil_checkpoint(chaos: Chaos) -> bool:
-    """Archives that lie about what they hold: a sentence."""
-    folder = chaos.copy(chaos.run)
-    path = folder / "checkpoint.npz"
-    with zipfile.ZipFile(path) as archive:
-        entries = {name: archive.read(name) for name in archive.namelist()}
-    victim, kind = chaos.random.choice(sorted(entries)), chaos.random.randrange(5)
-    if kind == 0:
-        del entries[victim]
-    elif kind == 1:
-        entries["../" + victim] = entries[victim]
-    elif kind == 2:
-        entries[victim] = damage(entries[victim], chaos.random)
-    elif kind == 3:
-        manifest = json.loads(entries["manifest.json"])
-        entries["manifest.json"] = json.dumps(mutated(manifest, chaos.random)).encode()
-    method = zipfile.ZIP_DEFLATED if kind == 4 else zipfile.ZIP_STORED
-    with zipfile.ZipFile(path, "w", method) as archive:
-        for name, content in entries.items():
-            archive.writestr(name, content + (bytes(5_000_000) if kind == 4 else b""))
-    code = loaded(folder)
-    if not code and kind != 3:
-        raise Broken(f"silent: a checkpoint with a changed {victim} was evaluated (kind {kind})")
-    return bool(code)
-
-
-def mutated(value: object, draw: random.Random) -> object:
-    """JSON with one thing in it replaced, removed or of another type."""
-    if isinstance(value, dict) and value and draw.random() < 0.8:
-        key = draw.choice(sorted(value))
-        if draw.random() < 0.15:
-            return {name: one for name, one in value.items() if name != key}
-        return {**value, key: mutated(value[key], draw)}
-    if isinstance(value, list) and value and draw.random() < 0.5:
-        return [mutated(value[0], draw), *value[1:]]
-    return draw.choice(
-        [None, -1, 0, 2.5, 10**30, "text", "", [], {}, [[]], True, float("inf"), "[/b]", "a:b", "x" * 5000]
-    )
-
-
-def mutated_json(chaos: Chaos) -> bool:
-    """JSON files of a run with something else in them: a sentence, or the same numbers."""
-    folder = chaos.copy(chaos.run)
-    name = chaos.random.choice(TEXTS)
-    content = json.loads((folder / name).read_text())
-    changed = mutated(content, chaos.random)
-    (folder / name).write_text(json.dumps(changed))
-    codes = [spoken([word, str(folder)])[0] for word in ("verify", "diagnose")]
-    codes.append(loaded(folder))
-    if name == "settings.json" and changed != content and 0 in (codes[0], codes[2]):
-        raise Broken(f"silent: settings of {changed} were believed")
-    return any(codes)
-
-
-WORDS = [
-    "",
-    "-1",
-    "0",
-    "1e999",
-    "nan",
-    "x" * 300,
-    "\x1b[31m",
-    "[/b]",
-    "../..",
-    "é",
-    "--",
-    "--seed",
-    "all",
-    "a:b",
-    "0.5",
-    "\n",
-]
-
-
-def mutated_arguments(chaos: Chaos) -> bool:
-    """Arguments replaced, dropped and doubled, without training: a sentence or a configuration."""
-    draw = chaos.random
-    arguments = draw.choice(
-        [
-            [*chaos.training(chaos.run), "--print-config"],
-            ["study", "plan", str(chaos.home / "study.toml"), "--skip-measurement", "--runs", "2"],
-            ["verify", str(chaos.run)],
-            ["diagnose", str(chaos.run)],
-            ["methods", "hpg"],
-            ["environments", "four-rooms"],
-        ]
-    )
-    guard = ["--print-config"] if arguments[0] == "train" else []
-    for _ in range(draw.randrange(1, 3)):
-        spot = draw.randrange(1, len(arguments))
-        arguments = [
-            *arguments[:spot],
-            *draw.choice([[draw.choice(WORDS)], [], [arguments[spot]] * 2]),
-            *arguments[spot + 1 :],
-        ]
-    if arguments[-1:] == [str(10**9)]:
-        return False
-    return bool(spoken([*arguments, *guard])[0])
-
-
-def mutated_toml(chaos: Chaos) -> bool:
-    """A damaged study file: a sentence or a plan."""
-    path = chaos.home / "damaged.toml"
-    path.write_bytes(damage(STUDY.encode(), chaos.random))
-    return bool(spoken(["study", "plan", str(path), "--skip-measurement"])[0])
-
-
-def process(arguments: list[str], home: Path, **options: object) -> "subprocess.Popen[str]":
-    environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(home / "compiled")}
-    return subprocess.Popen(
-        [str(PROGRAM), *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=environment,
-        **options,  # type: ignore[call-overload]
-    )
-
-
-def stopped(chaos: Chaos) -> bool:
-    """A run or a study stopped at a random moment by a random signal: it goes on to the same bytes."""
-    folder = chaos.home / "stopped"
-    shutil.rmtree(folder, ignore_errors=True)
-    training = chaos.random.random() < 0.5
-    arguments = chaos.training(folder) if training else chaos.studying(folder)
-    number = chaos.random.choice([signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-    started = process(arguments, chaos.home)
-    time.sleep(2 + 4 * chaos.random.random())
-    started.send_signal(number)
-    said, _ = started.communicate(timeout=120)
-    if "Traceback" in said and "import" not in said:
-        raise Broken(f"{number} left a traceback: {said[-2000:]}")
-    goes_on = ["--resume"] if training and (folder / "settings.json").exists() else []
-    code, said = spoken([*arguments, *goes_on])
-    if code:
-        raise Broken(f"lost: after {number} the same command says {said}")
-    if training and (folder / "evaluations.csv").read_bytes() != chaos.table:
-        raise Broken(f"lost: after {number} the run has other numbers")
-    if not training and exported(folder, chaos.home / "after.csv") != chaos.exported:
-        raise Broken(f"lost: after {number} the study has other numbers")
-    return started.returncode != 0
-
-
-LIMITED = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2); " + (
-    "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); sys.argv = sys.argv[1:]; "
-    "from hindsight_rl.cli import main; main(sys.argv[1:])"
-)
-
-
-def disk_full(chaos: Chaos) -> bool:
-    """Files may not grow past a random size: a sentence, and afterwards the run or study goes on to the same bytes."""
-    folder = chaos.home / "full"
-    shutil.rmtree(folder, ignore_errors=True)
-    training = chaos.random.random() < 0.5
-    arguments = chaos.training(folder) if training else chaos.studying(folder)
-    size = str(int(10 ** (2 + 3 * chaos.random.random())))
-    environment = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, size, *arguments], capture_output=True, text=True, env=environment, check=False
-    )
-    if "Traceback" in done.stdout + done.stderr:
-        raise Broken(f"a limit of {size} bytes left a traceback: {done.stderr[-3000:]}")
-    goes_on = ["--resume"] if training and (folder / "settings.json").exists() else []
-    code, said = spoken([*arguments, *goes_on])
-    if code:
-        raise Broken(f"lost: after a limit of {size} bytes the same command says {said}")
-    if training and (folder / "evaluations.csv").read_bytes() != chaos.table:
-        raise Broken(f"lost: after a limit of {size} bytes the run has other numbers")
-    return done.returncode != 0
-
-
-FAST: dict[str, Callable[[Chaos], bool]] = {
-    "damaged study": damaged_study,
-    "edited rows": evil_database,
-    "evil checkpoint": evil_checkpoint,
-    "mutated JSON": mutated_json,
-    "mutated arguments": mutated_arguments,
-    "mutated TOML": mutated_toml,
-    "damaged run": damaged_run,
-}
-SLOW: dict[str, Callable[[Chaos], bool]] = {"signal or kill": stopped, "disk full": disk_full}
+def make_trial(chaos: Chaos, trial: Trial) -> tuple[bool, float]:
+    """One trial within its memory: whether it was noticed, and how long it took."""
+    began = time.monotonic()
+    with bounded_memory():
+        noticed = trial(chaos)
+    return noticed, time.monotonic() - began

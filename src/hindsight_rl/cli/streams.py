@@ -19,6 +19,7 @@ def prepare() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+    sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -26,8 +27,7 @@ def prepare() -> None:
 
 def flush() -> None:
     """Write what is printed, which is the last moment to hear that it cannot be written."""
-    if sys.stdout is not None:
-        sys.stdout.flush()
+    sys.stdout.flush()
 
 
 def say(sentence: str, code: int) -> int:
@@ -46,13 +46,12 @@ def say(sentence: str, code: int) -> int:
 def leave(code: int) -> None:
     """End at once. While Python is taken apart it hears signals no more, and a compiled program may still call back."""
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError, AttributeError):
+        with contextlib.suppress(OSError, ValueError):
             stream.flush()
     os._exit(code)
 
 
-def write_no_more(stream: TextIO | None) -> None:
+def write_no_more(stream: TextIO) -> None:
     """What is still written to a closed stream goes nowhere: the interpreter's last flush must not fail."""
-    if stream is not None:
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -6,16 +6,18 @@ next place that asks (`raise_if_interrupted`).
 """
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 """The last is what batch queues can be told to send some time before they end a job."""
-_NOT_RAISED_IN_FILE = "jax/_src/callback.py"
+_NOT_RAISED_IN_FILES = ("jax/_src/callback.py", "/weakref.py", "/_weakrefset.py")
 _NOT_RAISED_IN = ("__del__", "_xla_gc_callback")
-"""Functions from which no exception comes out; the last is what JAX has Python's garbage collector call."""
+"""Files and functions from which no exception comes out; the last is what JAX has Python's garbage collector call."""
 
 
 class _Received:
@@ -34,9 +36,11 @@ def signals_interrupt() -> Iterator[None]:
         return
     heard = [each for each in SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
     before = {each: signal.signal(each, _interrupt) for each in heard}
+    complain, sys.unraisablehook = sys.unraisablehook, _complain_of_others
     try:
         yield
     finally:
+        sys.unraisablehook = complain
         for each, handler in before.items():
             signal.signal(each, handler)
 
@@ -49,10 +53,16 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
             raise KeyboardInterrupt
 
 
+def _complain_of_others(lost: Any) -> None:
+    """An interruption that was lost where no exception comes out is no news: it is known, and raised again later."""
+    if not isinstance(lost.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+
+
 def _can_raise(frame: FrameType | None) -> bool:
     while frame is not None:
         code = frame.f_code
-        if code.co_name in _NOT_RAISED_IN or code.co_filename.endswith(_NOT_RAISED_IN_FILE):
+        if code.co_name in _NOT_RAISED_IN or code.co_filename.endswith(_NOT_RAISED_IN_FILES):
             return False
         frame = frame.f_back
     return True

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.core.errors import HindsightError, gist
 from hindsight_rl.environments.interface import Environment, Task
 from hindsight_rl.training.program import Program
 from hindsight_rl.training.settings import Settings
@@ -19,6 +19,7 @@ from hindsight_rl.training.settings import Settings
 _LIMIT_OF_GROUP = Path("/sys/fs/cgroup/memory.max")
 _HELD = ("dot_general", "conv_general_dilated", "gather", "scatter", "sort", "cumsum", "concatenate", "scan", "while")
 """Steps whose results are written to memory; those of others may be computed where they are used."""
+_OF_RUNS = "the runs, the hidden layers or the capacity of the replay buffer"
 _OF_STEPS = "the batch size, the evaluation episodes, the horizon or the hidden layers"
 
 
@@ -65,13 +66,21 @@ def _results(program: Any) -> Iterator[int]:
 def needed_bytes(program: Program, settings: Settings, runs: int) -> dict[str, int]:
     """What must be in memory at the same time, by the settings on which it depends."""
     task = program.task
-    state = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(program.states(1)))
+    state = _bytes_of_run(program)
     evaluated = _bytes_of_state(task) if isinstance(task, Environment) else np.dtype(np.float64).itemsize
     return {
-        "the runs, the hidden layers or the capacity of the replay buffer": runs * state,
+        _OF_RUNS: runs * state,
         "the batch size or the horizon": settings.batch_size * task.horizon * _bytes_of_state(task),
         "the evaluation episodes": settings.evaluation_episodes * evaluated,
     }
+
+
+def _bytes_of_run(program: Program) -> int:
+    try:
+        leaves = jax.tree.leaves(program.states(1))
+    except (TypeError, OverflowError) as error:  # sizes for which not even JAX has a number
+        raise HindsightError(f"No memory can hold this ({gist(error)}): lower {_OF_RUNS}.") from error
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
 
 
 def memory() -> int:
