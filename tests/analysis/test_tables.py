@@ -16,6 +16,7 @@ from hindsight_rl.analysis.study.aggregates import aggregate, aggregate_comparis
 from hindsight_rl.analysis.study.sensitivity import sensitivities
 from hindsight_rl.analysis.study.summaries import comparisons, missing, performance, thresholds
 from hindsight_rl.analysis.tables import Column, Table, Value, to_csv, to_latex, to_markdown
+from hindsight_rl.core.cells import meant
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.records.runs import DEFINITIVE, FinishedRun, StudyResults
 
@@ -64,8 +65,22 @@ def test_csv_gives_every_value_back(number: float, end: float, text: str) -> Non
     columns = (Column("text", "text"), Column("number", "number"), Column("pair", "interval"))
     stream = io.StringIO(to_csv(Table("t", columns, ((text, number, (end, number)),))), newline="")
     (row,) = csv.DictReader(stream)
-    assert row["text"] == text
+    assert meant(row["text"]) == text
     assert [float(row[name]) for name in ("number", "pair_low", "pair_high")] == [number, end, number]
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@a", "\tb", "'=1", "''=1"])
+def test_text_is_no_formula_to_a_spreadsheet(text: str) -> None:
+    cell = to_csv(Table("t", (Column("h", "text"),), ((text,),))).splitlines()[1]
+    assert cell == f"'{text}"
+    assert meant(cell) == text
+
+
+def test_text_does_not_steer_a_terminal_or_a_page() -> None:
+    columns = (Column("h", "text"), Column("n", "count"))
+    shown = to_markdown(Table("t\x1b]0;x\x07", columns, (("\x1b[31m<script>", 1),)))
+    assert shown.splitlines()[0] == r"**t\\x1b\]0;x\\x07**"
+    assert shown.splitlines()[-1] == r"| \\x1b\[31m\<script> | 1 |"
 
 
 def test_line_breaks_in_csv_are_plain_ones() -> None:

@@ -8,7 +8,7 @@ from reference.chaos import Chaos, make_trial
 from reference.chaos_kinds import KINDS
 
 SEED = 5
-TRIALS = 3
+TRIALS = 2
 
 pytestmark = pytest.mark.usefixtures("compiled_programs")
 

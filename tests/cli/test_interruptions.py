@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,34 @@ def test_a_signal_in_a_finaliser_is_not_lost() -> None:
         Finalised()
         with pytest.raises(KeyboardInterrupt):
             interruption.raise_if_interrupted()
+
+
+def test_a_signal_while_a_weak_reference_ends_is_not_lost(capfd: pytest.CaptureFixture[str]) -> None:
+    """Python would print the interruption as ignored, and go on."""
+
+    def press_in_weakref(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_filename == weakref.__file__:
+            sys.setprofile(None)
+            press()
+
+    held, key = weakref.WeakKeyDictionary(), Finalised  # type: ignore[var-annotated]
+    held[key] = 1
+    with interruption.signals_interrupt():
+        sys.setprofile(press_in_weakref)
+        held.pop(key)
+        with pytest.raises(KeyboardInterrupt):
+            interruption.raise_if_interrupted()
+    assert capfd.readouterr().err == ""
+
+
+def test_an_interruption_that_python_ignores_is_not_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    class Odd:
+        def __del__(self) -> None:
+            raise KeyboardInterrupt if self is not None else ValueError
+
+    with interruption.signals_interrupt():
+        Odd()
+    assert capfd.readouterr().err == ""
 
 
 def test_five_times_ctrl_c_saves_once() -> None:

@@ -237,3 +237,11 @@ def test_summary_is_over_finite_runs_with_ddof_zero() -> None:
     assert summary(np.array([4.0])) == {"mean": 4.0, "std": 0.0}
     assert summary(np.array([NAN, np.inf])) == {"mean": None, "std": None}
     assert summary(np.zeros(0)) == {"mean": None, "std": None}
+
+
+def test_a_metric_whose_name_looks_like_a_formula() -> None:
+    values = np.ones((1, 2))
+    metrics = {"mean_return": values, "success_rate": values, "=1+1": values}
+    table = Evaluations(np.arange(1), {"-rate": np.ones(1)}, np.arange(2), np.arange(2), metrics)
+    assert table.to_csv().splitlines()[0] == "run,seed,'-rate,batch,episodes,mean_return,success_rate,'=1+1"
+    assert Evaluations.from_csv(table.to_csv()).to_csv() == table.to_csv()

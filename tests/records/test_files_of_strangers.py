@@ -32,6 +32,13 @@ def test_a_pipe_or_a_device_in_the_place_of_a_file(path: Path) -> None:
         path.unlink()
 
 
+def test_a_pipe_or_a_device_is_not_replaced_by_a_file(path: Path) -> None:
+    os.mkfifo(path)
+    assert "it is there already, and is not a regular file." in refusal(lambda: files.write_atomically(path, b"x"))
+    assert path.is_fifo()
+    assert list(path.parent.iterdir()) == [path]
+
+
 def test_an_archive_that_would_fill_the_memory_is_refused_before_it_is_unfolded(path: Path) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("manifest.json", bytes(50_000_000))

@@ -4,6 +4,7 @@ import csv
 import io
 import math
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from small_results import CELL, example_run, metrics, refusal
 
 from hindsight_rl.records.runs import DEFINITIVE, Cause, Cell, FinishedRun, RunKey, StudyResults
 from hindsight_rl.records.tidy import columns, rows, to_csv, to_parquet
+from hindsight_rl.records.tidy_files import read_tidy
 
 NAN = float("nan")
 EMPTY = np.zeros(0, np.int64)
@@ -157,3 +159,12 @@ def test_parquet_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     message = refusal(lambda: to_parquet(ALL))
     assert message == "Parquet needs the package polars: pip install 'hindsight-rl[parquet]'."
     assert CELL.environment.encode() in to_csv(ALL)
+
+
+def test_names_that_look_like_formulas_come_back(tmp_path: Path) -> None:
+    strange = example_run(1, cell=Cell("=A1", 2, "+m"), failure=Cause(3, "-it broke"))
+    (tmp_path / "table.csv").write_bytes(to_csv(StudyResults({}, {}, [strange], {})))
+    assert "\n'=A1,2,'+m," in (tmp_path / "table.csv").read_text()
+    (found,) = read_tidy(tmp_path / "table.csv")
+    assert found.cell == strange.cell
+    assert found.failure == Cause(-1, "-it broke")

@@ -1,0 +1,23 @@
+"""Sentences that people can read, whatever went into them."""
+
+import pytest
+
+from hindsight_rl.core.errors import LONGEST_SENTENCE, fault_of_machine, one_sentence
+
+
+def test_a_sentence_has_one_line_a_bounded_length_and_does_not_steer_the_terminal() -> None:
+    assert one_sentence("There is no \x1b[31m'a\nb'\x07.") == "There is no \\x1b[31m'a b'\\x07."
+    long = one_sentence("x" * 10_000_000)
+    assert len(long) < LONGEST_SENTENCE + 100
+    assert long.endswith("x ... (10,000,000 characters)")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ValueError("invalid truth value 'x' for environment 'JAX_ENABLE_X64'"), "JAX_ENABLE_X64 is wrong."),
+        (RuntimeError("Unable to initialize backend 'x'"), "JAX_PLATFORMS may be wrong."),
+    ],
+)
+def test_what_jax_says_of_its_environment(error: Exception, words: str) -> None:
+    assert (fault_of_machine(error) or "").endswith(words)

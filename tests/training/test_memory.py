@@ -1,0 +1,48 @@
+"""What cannot fit is refused before it is compiled, and what would not fit before it runs."""
+
+import pytest
+from small_jobs import ENVIRONMENT, small_settings
+from small_results import refusal
+
+from hindsight_rl.environments.registry import specify
+from hindsight_rl.training import compiled_loop, memory
+from hindsight_rl.training.loop import runs_of, training
+from hindsight_rl.training.program import Program, make_program
+
+pytestmark = pytest.mark.usefixtures("compiled_programs")
+
+
+@pytest.fixture
+def program() -> Program:
+    return make_program(specify(ENVIRONMENT).task, small_settings())
+
+
+def limited(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(memory, "memory", lambda: size)
+
+
+@pytest.mark.parametrize("size", [20_000, 60_000])
+def test_a_step_that_needs_too_much_is_known_before_anything_is_compiled(
+    program: Program, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    wide = make_program(specify(ENVIRONMENT).task, small_settings(batch_size=1000))
+    limited(monkeypatch, size)
+    said = refusal(lambda: compiled_loop.require_memory_to_compile(wide, runs_of(small_settings())))
+    assert said.startswith("This needs at least 0.0 GB of memory")
+    assert said.endswith("lower the batch size, the evaluation episodes, the horizon or the hidden layers.")
+    monkeypatch.undo()
+    compiled_loop.require_memory_to_compile(program, runs_of(small_settings()))
+
+
+def test_a_program_that_needs_too_much_is_not_run(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = small_settings()
+    held = sum(memory.needed_bytes(program, settings, 1).values())
+    limited(monkeypatch, held)  # enough for what must be there, not for what the compiled program takes besides
+    said = refusal(lambda: next(iter(training(program, settings))))
+    assert said.startswith("This needs 0.0 GB of memory")
+
+
+def test_sizes_beyond_any_number_are_refused() -> None:
+    settings = small_settings(hidden_layers=(10**19, 10**19))
+    wide = make_program(specify(ENVIRONMENT).task, settings)
+    assert "No memory can hold this" in refusal(lambda: memory.require_memory(wide, settings, 1))
