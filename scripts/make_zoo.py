@@ -26,6 +26,7 @@ SHOWN: dict[str, tuple[int, list[str]]] = {
     "empty-room": (10_000, ["empty-room"]),
     "four-rooms": (10_000, ["four-rooms"]),
     "fetch-reach": (500, ["gym:FetchReach-v4", "--batches", "20", "--evaluate-every", "10"]),
+    "fetch-push": (500, ["gym:FetchPush-v4"]),
 }
 """Episodes to measure each policy on, and what it is trained with: arguments of `hindsight train`."""
 

@@ -1,5 +1,6 @@
 """`hindsight watch`: the live page, for this machine only."""
 
+import contextlib
 import socket
 import webbrowser
 
@@ -7,6 +8,7 @@ from hindsight_rl.analysis.inventory import find
 from hindsight_rl.analysis.live.views import Watcher
 from hindsight_rl.cli.console import PlainConsole
 from hindsight_rl.cli.looking_commands import Watch
+from hindsight_rl.cli.watch_films import FilmMaker
 from hindsight_rl.cli.watch_server import ADDRESS, make_server
 from hindsight_rl.core.errors import HindsightError
 
@@ -16,18 +18,23 @@ def run_watch(command: Watch) -> None:
     if not 0 <= command.port < 65536:
         raise HindsightError(f"port must lie between 0 and 65535, not {command.port}.")
     found = find(command.folder)  # refuses a folder that is not there
-    try:
-        server, address = make_server(Watcher(command.folder), command.port)
-    except (OSError, socket.gaierror) as error:
-        raise HindsightError(f"Cannot listen on {ADDRESS}, port {command.port}: {error.strerror}.") from None
+    with contextlib.closing(FilmMaker()) as films:
+        try:
+            server, address = make_server(Watcher(command.folder, films.film_of), command.port)
+        except (OSError, socket.gaierror) as error:
+            raise HindsightError(f"Cannot listen on {ADDRESS}, port {command.port}: {error.strerror}.") from None
+        with server:
+            _tell(command, address, len(found))
+            try:
+                server.serve_forever()
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt("The page is closed; runs go on as they were.") from None
+
+
+def _tell(command: Watch, address: str, found: int) -> None:
     console = PlainConsole()
-    console.print(f"Watching {len(found)} runs and studies below {command.folder}; Ctrl-C ends this.", soft_wrap=True)
+    console.print(f"Watching {found} runs and studies below {command.folder}; Ctrl-C ends this.", soft_wrap=True)
     console.print(address, soft_wrap=True)
     console.file.flush()
     if command.open:
         webbrowser.open(address)
-    with server:
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt("The page is closed; runs go on as they were.") from None

@@ -14,6 +14,7 @@ from hindsight_rl.records.evaluations import Evaluations, read_evaluations
 from hindsight_rl.records.files import read_json
 
 SETTINGS, EVALUATIONS, SUMMARY = "settings.json", "evaluations.csv", "summary.json"
+CHECKPOINT = "checkpoint.npz"
 FILMS = (".gif", ".mp4")
 LOCKS = Path("/proc/locks")
 SECONDS_OF_SILENCE = 60.0

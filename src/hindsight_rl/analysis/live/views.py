@@ -1,7 +1,7 @@
 """Runs and studies as the live page is told of them: plain numbers and texts, which the page draws."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,16 @@ from hindsight_rl.records.runs import StudyResults
 POINTS = 240
 """Of a long curve so many evaluations are sent: a screen has no room for more."""
 LOG_BYTES, LOG_LINES = 16_384, 60
+NEWEST = "newest policy"
 View = dict[str, Any]
 
 
 class Watcher:
     """What lies below a folder, read again only where a file has changed."""
 
-    def __init__(self, root: Path):
+    def __init__(self, root: Path, film_of: Callable[[RunFolder], Path | None] = lambda run: None):
         self.root = root
+        self._film_of = film_of
         self._held: dict[Path, tuple[Any, Content]] = {}
         self._first_seen: dict[str, tuple[int, float]] = {}
         # One reader at a time: several tabs must not read a large study at once.
@@ -49,7 +51,7 @@ class Watcher:
             folder = self.folder(name)
             if folder is None:
                 return None
-            films = [{"file": film.name, "version": int(changed(film))} for film in films_in(folder)]
+            films = [{"file": name, "version": int(changed(film))} for name, film in self._films(folder).items()]
             return {"name": name, "charts": self._charts(name), "films": films, "log": self._log(folder)}
 
     def folder(self, name: str) -> Path | None:
@@ -58,9 +60,16 @@ class Watcher:
 
     def film(self, name: str, file: str) -> Path | None:
         """A film of one of them, likewise only if it is among those that were found."""
-        folder = self.folder(name)
-        found = [] if folder is None else [film for film in films_in(folder) if film.name == file]
-        return next((film for film in found if film.resolve().is_relative_to(self.root.resolve())), None)
+        with self._lock:
+            folder = self.folder(name)
+            return None if folder is None else self._films(folder).get(file)
+
+    def _films(self, folder: Path) -> dict[str, Path]:
+        """That of the newest policy, where one was made, then those that lie in the folder itself."""
+        within = [film for film in films_in(folder) if film.resolve().is_relative_to(self.root.resolve())]
+        content = self._read(folder)
+        newest = self._film_of(content) if isinstance(content, RunFolder) else None
+        return ({f"{NEWEST}{newest.suffix}": newest} if newest else {}) | {film.name: film for film in within}
 
     def _name(self, folder: Path) -> str:
         return folder.relative_to(self.root).as_posix() if folder != self.root else folder.resolve().name or "."

@@ -168,7 +168,7 @@ async function detail(card) {
     show(card, found.charts, 190);
     const text = found.log.join("\n");
     if (card.log.textContent !== text) card.log.textContent = text;
-    const hint = card.item.kind === "run" ? "No film yet: hindsight render makes one of the newest policy." : "A study has its films in its report.";
+    const hint = card.item.kind === "run" ? "No film yet: one of the newest policy may take a moment; hindsight render says why if none comes." : "A study has its films in its report.";
     card.noFilm.textContent = found.films.length ? "" : hint;
     films(card, found.films);
   } catch {
