@@ -17,23 +17,20 @@ from hindsight_rl.cli import main
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_compilation")]
 
 SMALL = {"--batches": "2", "--evaluate-every": "1", "--evaluation-episodes": "2", "--hidden-layers": "4"}
-GRADIENTS = {"--batch-size": "2", "--batches": "4", "--hidden-layers": "4"}
+GRADIENTS = {"--samples": "4", "--batch-sizes": "2"}
 STUDY = """
 name = "{name}"
 environments = ["empty-room", "four-rooms"]
 methods = ["hpg", "gcpg"]
 batch_sizes = [2, 16]
+learning_rates = [1e-3]
+hidden_layers = [4]
+
+[definitive]
+runs = 1
 batches = 2
 evaluate_every = 1
 evaluation_episodes = 2
-hidden_layers = [4]
-
-[search]
-learning_rate = [1e-3, 1e-4]
-runs = 1
-
-[definitive]
-runs = 2
 """
 """In place of the presets, which take hours."""
 FOUR_ROOMS = "hindsight train four-rooms --output runs/"
