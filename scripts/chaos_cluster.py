@@ -1,4 +1,4 @@
-"""Kill parts of a Ray cluster at random while a study runs on it: `python scripts/chaos_cluster.py --rounds 100 --seed 1`.
+"""Kill parts of Ray at random while a study runs on it: `python scripts/chaos_cluster.py --rounds 100 --seed 1`.
 
 Each round starts a study on a Ray of its own, kills one of its processes (driver, worker, raylet or head) at a random
 moment with SIGKILL, and gives the same command again until it succeeds. What is recorded then must be what the study
@@ -28,8 +28,8 @@ methods = ["hpg", "gcpg"]
 batch_sizes = [8]
 learning_rates = [1e-3, 1e-2]
 hidden_layers = [16]
-search = { runs = 3, batches = 400, evaluate_every = 20, evaluation_episodes = 32 }
-definitive = { runs = 8, batches = 400, evaluate_every = 20, evaluation_episodes = 32 }
+search = { runs = 2, batches = 200, evaluate_every = 20, evaluation_episodes = 32 }
+definitive = { runs = 4, batches = 200, evaluate_every = 20, evaluation_episodes = 32 }
 """
 PROGRAM = """
 from functools import partial
@@ -159,13 +159,13 @@ def rows(folder: Path) -> Counter[tuple[str, ...]]:
     """How often each run is recorded."""
     if not (folder / "results.sqlite").exists():
         return Counter()
-    with closing(sqlite3.connect(folder / "results.sqlite")) as file:
-        with suppress(sqlite3.OperationalError):  # it was killed before there were tables
-            return Counter(file.execute(KEYS).fetchall())
+    # It may have been killed before there were tables.
+    with closing(sqlite3.connect(folder / "results.sqlite")) as file, suppress(sqlite3.OperationalError):
+        return Counter(file.execute(KEYS).fetchall())
     return Counter()
 
 
-KEYS = "select cell, stage, choices, seed from runs"
+KEYS = "select environment, batch_size, method, stage, choices, seed from runs"
 
 
 def victims(driver: int, kind: str) -> list[int]:

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 from small_jobs import PROGRAM, process_environment, run_program, sentence
 from small_studies import definition, numbers_in, only_hpg, results_in, shared_programs, small_study, study_text
 
+import hindsight_rl
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.experiments.cluster.messages import Message, Order, finished, finished_runs, order
 from hindsight_rl.experiments.cluster.placement import Placement
@@ -23,11 +25,12 @@ from hindsight_rl.experiments.study.run import run_study
 __all__ = ["definition", "shared_programs"]
 
 CLUSTER = """
-import sys
+import os, sys
 from ray.cluster_utils import Cluster
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 80 * 2**20})
+lacking = {"PYTHONPATH": os.pathsep.join([sys.argv[1], os.environ["PYTHONPATH"]])}
 for _ in range(2):
-    cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20)
+    cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20, env_vars=lacking)
 cluster.wait_for_nodes()
 print(cluster.address, flush=True)
 sys.stdin.read()
@@ -37,17 +40,26 @@ SMALL: dict[str, Any] = {"methods": ["hpg"]}
 """A search of four runs, then four definitive ones."""
 
 
+LACKING = "raise ModuleNotFoundError('No module named gymnasium', name='gymnasium')"
+
+
 @pytest.fixture(scope="module")
-def cluster(compiled_programs: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """The address of a head and two nodes on this machine, and the environment for those who connect."""
+def cluster(compiled_programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[str, str]]]:
+    """The address of a head and two nodes on this machine, and the environment for those who connect.
+
+    Only the head's node has Gymnasium.
+    """
     pytest.importorskip("ray")
+    lacking = tmp_path_factory.mktemp("lacking")
+    (lacking / "gymnasium.py").write_text(LACKING)
     environment = process_environment(compiled_programs) | {
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent.parent), *sys.path]),
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     }
-    command = [sys.executable, "-c", CLUSTER]
+    command = [sys.executable, "-c", CLUSTER, str(lacking)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
     ) as process:
@@ -57,11 +69,44 @@ def cluster(compiled_programs: Path) -> Iterator[tuple[str, dict[str, str]]]:
         process.communicate()
 
 
-def run_on(address: str, environment: dict[str, str], definition: Path, folder: Path) -> str:
+def run_on(address: str, environment: dict[str, str], definition: Path, folder: Path, code: int = 0) -> str:
     command = [str(PROGRAM), "study", "run", str(definition), "--output", str(folder), "--on", address]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
     return done.stderr
+
+
+def test_a_piece_goes_elsewhere_where_a_package_is_missing(cluster: tuple[str, dict[str, str]], tmp_path: Path) -> None:
+    few = {"batches": 2, "evaluate_every": 2, "evaluation_episodes": 4, "runs": 1}
+    line = {"environments": ["gym:environments.registered_lines:MoodyLine-v0"], "learning_rates": [1e-2]}
+    definition = tmp_path / "line.toml"
+    definition.write_text(study_text(methods=["hpg", "gcpg"], search=few, definitive=few, **line))
+    said = run_on(*cluster, definition, tmp_path / "there")
+    # Two pieces begin on two machines, of which at most one has the package.
+    assert "is tried on another machine: Gymnasium environments need gymnasium: pip install" in said
+    assert len(results_in(tmp_path / "there").runs) == 2
+
+
+def test_another_version_of_the_program_is_refused_with_both_named(
+    cluster: tuple[str, dict[str, str]], definition: Path, tmp_path: Path
+) -> None:
+    address, environment = cluster
+    package = Path(hindsight_rl.__file__).parent
+    shutil.copytree(package, tmp_path / "other" / "hindsight_rl")
+    with open(tmp_path / "other" / "hindsight_rl" / "__main__.py", "a") as file:
+        file.write("# One line more.\n")
+    other = environment | {"PYTHONPATH": os.pathsep.join([str(tmp_path / "other"), environment["PYTHONPATH"]])}
+    said = sentence(run_on(address, other, definition, tmp_path / "there", 2))
+    assert "has other versions (code " in said
+    assert said.endswith("here): install the same on all.")
+    assert not results_in(tmp_path / "there").runs
+
+
+def test_a_piece_that_no_machine_can_hold_is_refused(cluster: tuple[str, dict[str, str]], tmp_path: Path) -> None:
+    definition = tmp_path / "large.toml"
+    definition.write_text(study_text(**SMALL | {"hidden_layers": [10**6, 10**6]}))
+    said = sentence(run_on(*cluster, definition, tmp_path / "there", 2))
+    assert said.startswith("No machine of the cluster has what a piece of bit-flipping-4-batch8-hpg needs (cores: 1")
 
 
 def test_several_nodes_come_to_the_bytes_of_this_machine_alone(

@@ -4,9 +4,11 @@ import os
 import secrets
 import signal
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,7 +17,7 @@ from hindsight_rl.core.errors import HindsightError, gist
 from hindsight_rl.core.interruption import SIGNALS
 from hindsight_rl.experiments.cluster.placement import Machine
 
-SECONDS_TO_ANSWER = 10.0
+SECONDS_TO_ANSWER = 7.0
 OBJECT_STORE_BYTES = 512 * 2**20
 """Room for results and checkpoints on their way; Ray would take a third of the memory."""
 CLIENT = "ray://"
@@ -41,6 +43,16 @@ class Cluster:
     ray: Any
     """The package, which is not there without its extra."""
     address: str
+    head: tuple[str, int] | None = None
+    """Where its head answers; not known to a driver outside of the cluster."""
+
+    def require_head(self) -> None:
+        """Say that the head of the cluster is gone: Ray would wait for it, and then end this process."""
+        if self.head is not None:
+            try:
+                socket.create_connection(self.head, SECONDS_TO_ANSWER).close()
+            except OSError as error:
+                raise HindsightError("The head of the Ray cluster is gone; the same command goes on.") from error
 
     @property
     def steps(self) -> bool:
@@ -58,6 +70,13 @@ class Cluster:
         return {node["NodeID"]: _machine(node["Resources"]) for node in self.ray.nodes() if node["Alive"]}
 
 
+def _head(ray: Any, address: str) -> tuple[str, int] | None:
+    if address.startswith(CLIENT):
+        return None
+    host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
 def _machine(held: Mapping[str, float]) -> Machine:
     return Machine(*(int(held.get(name, 0)) for name in ("CPU", "memory", "GPU")))
 
@@ -73,11 +92,13 @@ def connected(address: str, needed_for: str = "--on") -> Iterator[Cluster]:
     ray = _imported(needed_for)
     if address not in ("ray", "auto"):
         _require_answer(address)
+    if address != "ray":
+        _require_token()
     handlers = {each: signal.getsignal(each) for each in SIGNALS}
     try:
         _connect(ray, address)
         _restore(handlers)
-        yield Cluster(ray, address)
+        yield Cluster(ray, address, _head(ray, address))
     finally:
         ray.shutdown()
         _restore(handlers)
@@ -105,13 +126,12 @@ def _connect(ray: Any, address: str) -> None:
     except ConnectionError as error:
         if address == "auto":
             raise HindsightError("This machine belongs to no Ray cluster: start one with `ray start`.") from error
-        raise _no_answer(address) from error
+        raise HindsightError(f"Ray at '{address}' lets nobody in: the token may be another one.") from error
     except ImportError as error:
         raise HindsightError("ray:// needs Ray's client: pip install 'hindsight-rl[ray]'.") from error
-    except (RuntimeError, ValueError, TimeoutError, OSError) as error:
-        raise HindsightError(f"Ray at '{address}' refused: {gist(error)}.") from error
-    except ray.exceptions.RayError as error:
-        raise HindsightError(f"Ray at '{address}' refused: {gist(error)}.") from error
+    except Exception as error:  # Ray raises what it likes, bare exceptions too, where a part of it did not start
+        what = "Ray did not start" if address == "ray" else f"Ray at '{address}' refused"
+        raise HindsightError(f"{what}: {gist(error).rstrip('.')}.") from error
 
 
 def _require_answer(address: str) -> None:
@@ -123,10 +143,34 @@ def _require_answer(address: str) -> None:
         host = port = None
     if not host or not port:
         raise HindsightError(f"--on must be ray, auto, HOST:PORT or ray://HOST:PORT, not '{address}'.")
+    began = time.monotonic()
     try:
         socket.create_connection((host, port), SECONDS_TO_ANSWER).close()
     except OSError as error:
         raise _no_answer(address) from error
+    if os.environ.get("RAY_USE_TLS", "0") == "0" and not _speaks(f"{host}:{port}", began + SECONDS_TO_ANSWER):
+        raise _no_answer(address)
+
+
+def _speaks(place: str, deadline: float) -> bool:
+    """Whether somebody there speaks Ray's protocol. At one who does not, Ray would end this process."""
+    import grpc
+
+    with grpc.insecure_channel(place) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=max(1.0, deadline - time.monotonic()))
+        except grpc.FutureTimeoutError:
+            return False
+    return True
+
+
+def _require_token() -> None:
+    named = any(name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
+    if os.environ["RAY_AUTH_MODE"] == "token" and not named and not (Path.home() / ".ray" / "auth_token").exists():
+        raise HindsightError(
+            "A Ray cluster asks for its token, and there is none: set RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH, "
+            "or put it into ~/.ray/auth_token."
+        )
 
 
 def _no_answer(address: str) -> HindsightError:

@@ -91,7 +91,7 @@ class RayEngine:
         try:
             self._hand_out(ledger)
             while self._out:
-                ready, _ = self._ray.wait(list(self._out), num_returns=1, timeout=SECONDS_BETWEEN_LOOKS)
+                ready = self._ready()
                 concluded = [self._hear(ledger, handle) for handle in ready]
                 ledger.observer.status(self._counts.said(len(self._out)))
                 if any(concluded) or not ready:  # not at each message: what is ahead takes a look at all runs
@@ -103,9 +103,22 @@ class RayEngine:
         if not ledger.unfinished:
             shutil.rmtree(ledger.folder / UNFINISHED_PIECES, ignore_errors=True)
 
+    def _ready(self) -> list[Any]:
+        """Those pieces that have something to say, as soon as there is one; none after a while."""
+        out = list(self._out)
+        ready, _ = self._ray.wait(out, num_returns=1, timeout=SECONDS_BETWEEN_LOOKS)
+        if not ready:
+            self._cluster.require_head()
+            return []
+        # All others too that have: with many workers, to wait for each one alone would take longer than to hear it.
+        ready, _ = self._ray.wait(out, num_returns=len(out), timeout=0)
+        return ready
+
     def _hand_out(self, ledger: Ledger) -> None:
         """Keep every place of the cluster busy."""
         machines = self._cluster.machines.values()
+        if not machines:
+            raise HindsightError("No machine of the Ray cluster is left; the same command goes on.")
         cores = sum(machine.cores // self._placement.cores for machine in machines)
         free = PIECES_FOR_A_SLOT * max(1, cores) - len(self._out)
         for piece in list(islice(self._ahead(ledger), max(0, free))):

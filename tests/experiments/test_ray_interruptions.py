@@ -1,0 +1,124 @@
+"""A study on a Ray of its own: nobody else gets in, and faults of any kind lose nothing and record nothing twice."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_jobs import PROGRAM, process_environment, sentence
+from small_results import on_a_small_disk
+from small_studies import STAGE, numbers_in, results_in, small_study, study_text
+
+from hindsight_rl.experiments.study.run import run_study
+
+LONGER: dict[str, Any] = {
+    "methods": ["hpg"],
+    "definitive": {**STAGE, "runs": 20, "batches": 2000, "evaluate_every": 20},
+}
+"""A short search, and four pieces that take some seconds each."""
+LISTENING = "0A"
+LOOPBACK = ("0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000")
+
+
+def descendants(parent: int) -> Iterator[int]:
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if int(path.read_text().rpartition(")")[2].split()[1]) == parent:
+                yield int(path.parent.name)
+                yield from descendants(int(path.parent.name))
+
+
+def listened_at(processes: list[int]) -> set[str]:
+    """The addresses at which some processes listen, as the kernel writes them."""
+    held = set()
+    for process in processes:
+        with suppress(OSError):
+            held |= {os.readlink(path) for path in Path(f"/proc/{process}/fd").iterdir() if path.is_symlink()}
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == LISTENING and f"socket:[{words[9]}]" in held:
+                found.add(words[1].partition(":")[0])
+    return found
+
+
+def test_a_killed_worker_and_ctrl_c_lose_nothing_and_leave_nobody_behind(
+    compiled_programs: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("ray")
+    run_study(small_study(**LONGER), tmp_path / "here")
+    (tmp_path / "longer.toml").write_text(study_text(**LONGER))
+    command = [str(PROGRAM), "study", "run", str(tmp_path / "longer.toml"), "--output", str(tmp_path / "there")]
+    environment = process_environment(compiled_programs)
+    with subprocess.Popen([*command, "--on", "ray"], stderr=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stderr is not None
+        said = iter(process.stderr.readline, "")
+        next(line for line in said if "4 runs in" in line)
+        family = list(descendants(process.pid))
+        addresses = listened_at([process.pid, *family])
+        names = {each: Path(f"/proc/{each}/cmdline").read_bytes() for each in family}
+        os.kill(next(each for each, name in names.items() if name.startswith(b"ray::work_stepwise")), signal.SIGKILL)
+        next(line for line in said if "lost its worker and is handed out again" in line)
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+    assert addresses
+    assert addresses <= set(LOOPBACK)
+    assert all(b"--disable-frontend" in name for name in names.values() if b"dashboard/dashboard.py" in name)
+    assert process.returncode == 130
+    assert sentence(rest).startswith("Interrupted; what is finished is in")
+    deadline = time.monotonic() + 60
+    while left := [each for each in family if Path(f"/proc/{each}").exists()]:
+        assert time.monotonic() < deadline, f"{left} outlived the command"
+        time.sleep(0.1)
+    before = {run.key: run.seconds for run in results_in(tmp_path / "there").runs}
+    assert 4 <= len(before) < 24
+    run_study(small_study(**LONGER), tmp_path / "there")
+    after = {run.key: run.seconds for run in results_in(tmp_path / "there").runs}
+    assert before.items() <= after.items()
+    assert numbers_in(tmp_path / "there") == numbers_in(tmp_path / "here")
+
+
+FULL_DISK = """
+import sys
+from pathlib import Path
+from hindsight_rl.cli import main
+from hindsight_rl.records.results import ResultsFile
+folder, definition = map(Path, sys.argv[1:])
+write_runs = ResultsFile.write_runs
+def fill_the_disk(self, runs):
+    write_runs(self, runs)
+    with open(folder.parent / "ballast", "wb", buffering=0) as file:
+        try:
+            while file.write(bytes(512)):
+                pass
+        except OSError:
+            pass
+ResultsFile.write_runs = fill_the_disk
+try:
+    main(["study", "run", str(definition), "--output", str(folder), "--on", "ray"])
+finally:
+    (folder.parent / "ballast").unlink()
+    with ResultsFile.open(folder / "results.sqlite") as file:
+        print(len(file.read().runs))
+"""
+
+
+def test_a_full_disk_at_the_writer_is_a_sentence_and_what_was_written_stays(
+    compiled_programs: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("ray")
+    definition, disk = tmp_path / "small.toml", tmp_path / "disk"
+    definition.write_text(study_text(methods=["hpg"]))
+    disk.mkdir()
+    command = [sys.executable, "-c", FULL_DISK, str(disk / "study"), str(definition)]
+    ran = on_a_small_disk(disk, "2m", command, env=process_environment(compiled_programs))
+    assert ran.returncode == 2, ran.stderr
+    assert ran.stdout == "4\n"
+    assert any(words in sentence(ran.stderr) for words in ("is full", "No space left on device"))
