@@ -3,6 +3,7 @@
 import sqlite3
 from pathlib import Path
 
+import jax
 import pytest
 from small_jobs import sentence, truncate
 from small_results import refusal
@@ -66,6 +67,12 @@ def test_a_damaged_plan_is_written_again_from_the_study(finished: Path, copied: 
     assert said in refusal(lambda: held_study(copied))
     run_study(small_study(), copied, repair=True)
     assert held_study(copied) == held_study(finished)
+
+
+def test_a_study_does_not_go_on_under_settings_of_jax_that_give_other_numbers(copied: Path) -> None:
+    with jax.threefry_partitionable(False):
+        said = refusal(lambda: run_study(small_study(), copied))
+    assert said.startswith(f"What is in '{copied}' was made with jax_threefry_partitionable = True")
 
 
 def test_on_the_command_line(

@@ -38,6 +38,7 @@ from hindsight_rl.records.results import RESULTS
 from hindsight_rl.records.runs import DEFINITIVE, Cell, FinishedRun
 from hindsight_rl.records.versions import versions
 from hindsight_rl.training.loop import training
+from hindsight_rl.training.numerics import numerics
 from hindsight_rl.training.state import state_to_arrays
 
 __all__ = ["copied", "finished", "shared_programs"]
@@ -97,7 +98,7 @@ def test_every_run_says_what_made_it(finished: Path) -> None:
         rates = dict(run.key.choices)
         plain = small_settings(method=run.cell.method, batches=batches, seed=run.key.seed, **rates)
         assert run.settings == {**plain.flat, "hidden_layers": [16]}
-        assert results.origins[run.origin] == versions()
+        assert results.origins[run.origin] == {**versions(), **numerics()}
         assert run.seconds > 0
         assert run.failure is None
 

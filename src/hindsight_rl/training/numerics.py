@@ -23,9 +23,9 @@ def require_single_precision() -> None:
         raise HindsightError("Training computes with 32 bits: unset JAX_ENABLE_X64 (jax_enable_x64).")
 
 
-def require_numerics(held: Mapping[str, Any], where: str) -> None:
+def require_numerics(held: Any, where: str) -> None:
     """Refuse to go on with what was made under other settings; what an earlier version made does not say."""
-    for name, here in numerics().items():
+    for name, here in numerics().items() if isinstance(held, Mapping) else ():
         if str(held.get(name, here)) != here:
             raise HindsightError(
                 f"{where} was made with {name} = {held[name]}, and JAX now has {here}, which gives other numbers: "

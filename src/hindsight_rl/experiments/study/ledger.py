@@ -18,6 +18,7 @@ from hindsight_rl.experiments.study.worker import UNFINISHED, Observer, Unfinish
 from hindsight_rl.records.results import ResultsFile
 from hindsight_rl.records.runs import Cell, Evidence, FinishedRun, RunKey, StudyResults
 from hindsight_rl.records.versions import versions
+from hindsight_rl.training.numerics import numerics, require_numerics
 
 
 def performances(results: StudyResults, cell: Cell) -> Performances:
@@ -38,6 +39,8 @@ class Ledger:
         self.unfinished: dict[Cell, Unfinished] = {}
         self._file = file
         held = file.read()
+        for number in {run.origin for run in held.runs}:
+            require_numerics(held.origins.get(number, {}), f"What is in '{folder}'")
         self._known = {plan.cell: dict(performances(held, plan.cell)) for plan in study.plans}
         self._learned = {plan.cell: dict(evidence(held, plan.cell)) for plan in study.plans}
         self._said = {plan.cell: len(self._undecided(plan)) for plan in study.plans}
@@ -63,7 +66,7 @@ class Ledger:
     ) -> None:
         """Write the runs of a piece, all or none, and remove its checkpoint. Runs that are there already stay."""
         known = self._known[piece.plan.cell]
-        origin = self._file.write_origin(made_with or versions())
+        origin = self._file.write_origin(made_with or {**versions(), **numerics()})
         new = [replace(run, origin=origin) for run in runs if run.key not in known]
         self._file.write_runs(new)
         checkpoint.unlink(missing_ok=True)

@@ -20,6 +20,7 @@ from hindsight_rl.experiments.study.protocol import Piece
 from hindsight_rl.records.checkpoints import load_checkpoint, save_checkpoint
 from hindsight_rl.records.runs import DEFINITIVE, Cause, FinishedRun, RunKey
 from hindsight_rl.training.loop import training
+from hindsight_rl.training.numerics import NUMERICS, numerics
 from hindsight_rl.training.program import Program, make_program
 from hindsight_rl.training.state import Runs, RunState, Snapshot, snapshot_from_arrays, snapshot_to_arrays
 
@@ -175,6 +176,7 @@ def identity(piece: Piece) -> Any:
         "specification": specification,
         "keys": piece.keys,
         "settings": piece.settings.flat,
+        NUMERICS: numerics(),
     }
     return json.loads(json.dumps(identity))  # as it comes back from a file, with lists for tuples
 
