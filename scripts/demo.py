@@ -8,10 +8,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from hindsight_rl import load, make
+from hindsight_rl import load
 from hindsight_rl.analysis.figures import figure_bytes, learning_curves
 from hindsight_rl.analysis.statistics import learning_curve
 from hindsight_rl.cli.inspect import animate_policy
+from hindsight_rl.environments.registry import make_compiled
 from hindsight_rl.experiments.configuration import resolve
 from hindsight_rl.experiments.paper import paper_result
 from hindsight_rl.records.evaluations import Evaluations
@@ -88,7 +89,7 @@ def row(method: str, batches: int, evaluations: Evaluations) -> tuple[str, ...]:
 
 def write_page(told: str, rows: list[tuple[str, ...]]) -> str:
     """Picture, table and a film of the best method on one page; its address."""
-    film = animate_policy(make(ENVIRONMENT), load(FOLDER / METHODS[0])[0], 5, 0)
+    film = animate_policy(make_compiled(ENVIRONMENT), load(FOLDER / METHODS[0])[0], 5, 0)
     write_atomically(FOLDER / "policy.gif", film)
     lines = [
         [f"<th>{html.escape(cell)}" for cell in COLUMNS],

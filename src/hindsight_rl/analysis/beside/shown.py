@@ -79,11 +79,11 @@ def comparison_figure(panels: Sequence[Panel], over: Over) -> Figure:
             draw_curve(axes, name, curve, Look(COLOURS[index % len(COLOURS)], STYLES[index % len(STYLES)]), index)
         if panel.extent < panel.longest:
             axes.axvline(panel.extent, color=FAINT, linestyle="dotted", linewidth=1.2, zorder=1)
+            # On the side that has more room.
+            side, offset = ("right", -4) if panel.extent > panel.longest / 2 else ("left", 4)
+            beside: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "xytext": (offset, 6), "ha": side}
             label = "compared up to here"
-            beside: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "xytext": (-4, 6)}
-            axes.annotate(
-                label, (panel.extent, 0), color=INK, ha="right", fontsize=8.5, textcoords="offset points", **beside
-            )
+            axes.annotate(label, (panel.extent, 0), color=INK, fontsize=8.5, textcoords="offset points", **beside)
         dress(axes, panel.environment, "average return", AXES[over])
         legend_beside(axes, "mean over runs, 95 % interval")
     return figure
