@@ -65,6 +65,7 @@ def code_version() -> str:
     return digest.hexdigest()[:12]
 
 
+@cache
 def _installed_version(package: str) -> str:
     # The metadata answers without importing the package, which for jax would take seconds.
     try:

@@ -11,7 +11,7 @@ from hindsight_rl.training.memory import needed_bytes
 from hindsight_rl.training.program import make_program
 
 PROCESS_BYTES = 600 * 2**20
-"""A process that has imported JAX and compiled a program of ours, measured, before it holds any runs."""
+"""Twice what a process takes that has imported JAX and trains something small (300 MB): programs differ in size."""
 
 
 @dataclass(frozen=True)
