@@ -99,5 +99,7 @@ def test_the_commands_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pyt
         print("hindsight", *words)
         if words[0] == "watch":
             watch(words)
+        elif "--on" in words:  # Ray wants a process of its own
+            subprocess.run([sys.executable, "-m", "hindsight_rl", *words], check=True)
         else:
             main(words)  # a refusal would be a SystemExit
