@@ -169,7 +169,7 @@ def measure_overhead(pieces: int) -> str:
     """Milliseconds that a piece takes on a real Ray when its runs take none."""
     study, moments = study_of(1, 5 * pieces), list[float]()
     observer = Observer(finish=lambda piece, runs: moments.append(time.monotonic()), notice=print)
-    engine.work_stepwise = pretended
+    vars(engine)["work_stepwise"] = pretended
     with tempfile.TemporaryDirectory() as folder, connected("ray") as cluster:
         run_study(study, Path(folder) / "study", observer, engine=engine.RayEngine(cluster, Placement()))
     # The first ones start the workers, which import JAX.

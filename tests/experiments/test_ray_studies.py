@@ -77,8 +77,11 @@ def run_on(address: str, environment: dict[str, str], definition: Path, folder: 
 
 
 def test_a_piece_goes_elsewhere_where_a_package_is_missing(cluster: tuple[str, dict[str, str]], tmp_path: Path) -> None:
-    few = {"batches": 2, "evaluate_every": 2, "evaluation_episodes": 4, "runs": 1}
-    line = {"environments": ["gym:environments.registered_lines:MoodyLine-v0"], "learning_rates": [1e-2]}
+    few: dict[str, Any] = {"batches": 2, "evaluate_every": 2, "evaluation_episodes": 4, "runs": 1}
+    line: dict[str, Any] = {
+        "environments": ["gym:environments.registered_lines:MoodyLine-v0"],
+        "learning_rates": [1e-2],
+    }
     definition = tmp_path / "line.toml"
     definition.write_text(study_text(methods=["hpg", "gcpg"], search=few, definitive=few, **line))
     said = run_on(*cluster, definition, tmp_path / "there")

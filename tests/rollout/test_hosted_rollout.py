@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -24,6 +25,7 @@ from hindsight_rl.rollout.hosted import (
     open_pool,
     play_hosted,
 )
+from hindsight_rl.rollout.processes import ProcessWorker
 from hindsight_rl.rollout.workers import WorkerPool
 
 BITS = 4
@@ -95,6 +97,12 @@ def test_a_lost_worker_is_named_and_replaced_and_its_episodes_are_the_same(
     assert said in notices[0]
 
 
+def first_process(pool: WorkerPool) -> Any:
+    worker = pool._workers[0]
+    assert isinstance(worker, ProcessWorker)
+    return worker.process
+
+
 @pytest.mark.parametrize("lost", ["before it is asked", "between its answers", "never"])
 def test_two_teams_are_played_in_turn_and_both_survive_a_lost_worker(lost: str) -> None:
     """One team waits for its next action while the worker is lost over the other's: both are played again."""
@@ -106,13 +114,13 @@ def test_two_teams_are_played_in_turn_and_both_survive_a_lost_worker(lost: str) 
         with WorkerPool(environment.source(), layout_of(environment), 4, workers) as pool:
             pool.begin(range(4), seeds)
             if lost == "before it is asked":
-                pool._workers[0].process.kill()
+                first_process(pool).kill()
             pool.ask(teams[0], np.array([0, 1]))
             pool.ask(teams[1], np.array([2, 3]))
             assert pool.answered(teams) == 0
             if lost == "between its answers":
-                pool._workers[0].process.kill()
-                pool._workers[0].process.join()
+                first_process(pool).kill()
+                first_process(pool).join()
             pool.ask(teams[0], np.array([1, 2]))
             assert pool.answered({1: teams[1]}) == 1
             assert pool.answered({0: teams[0]}) == 0

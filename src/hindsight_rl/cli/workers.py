@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.experiments.cluster.connection import connected
@@ -11,7 +11,8 @@ from hindsight_rl.rollout.actors import RayActors
 from hindsight_rl.rollout.crew import Hands
 
 
-class Wanted(NamedTuple):
+@dataclass(frozen=True)
+class Wanted:
     """So many workers; on a cluster, if one is named."""
 
     count: int | None

@@ -90,9 +90,10 @@ def connected(address: str, needed_for: str = "--on") -> Iterator[Cluster]:
     for name, value in settings.items():
         os.environ.setdefault(name, value)
     ray = _imported(needed_for)
-    if address not in ("ray", "auto"):
-        _require_answer(address)
+    if address == "auto":
+        address = _found()
     if address != "ray":
+        _require_answer(address)
         _require_token()
     handlers = {each: signal.getsignal(each) for each in SIGNALS}
     try:
@@ -124,14 +125,25 @@ def _connect(ray: Any, address: str) -> None:
         else:
             ray.init(address=address, **quiet)
     except ConnectionError as error:
-        if address == "auto":
-            raise HindsightError("This machine belongs to no Ray cluster: start one with `ray start`.") from error
         raise HindsightError(f"Ray at '{address}' lets nobody in: the token may be another one.") from error
     except ImportError as error:
         raise HindsightError("ray:// needs Ray's client: pip install 'hindsight-rl[ray]'.") from error
     except Exception as error:  # Ray raises what it likes, bare exceptions too, where a part of it did not start
         what = "Ray did not start" if address == "ray" else f"Ray at '{address}' refused"
         raise HindsightError(f"{what}: {gist(error).rstrip('.')}.") from error
+
+
+def _found() -> str:
+    """The address of the cluster that this machine belongs to, as Ray finds it."""
+    from ray._private.services import canonicalize_bootstrap_address_or_die
+
+    try:
+        return str(canonicalize_bootstrap_address_or_die("auto"))
+    except ConnectionError as error:
+        raise HindsightError(
+            "This machine belongs to no Ray cluster, or to several: start one with `ray start`, "
+            "or name one by HOST:PORT."
+        ) from error
 
 
 def _require_answer(address: str) -> None:
