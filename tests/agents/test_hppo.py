@@ -153,8 +153,9 @@ def test_goals_are_achieved_later_or_pursued_here_or_elsewhere() -> None:
         achieved_goals=places[:, :, None], pursued_goals=-jnp.arange(1.0, 5)[:, None], lengths=lengths
     )
     buffer = EpisodeBuffer(episodes, jnp.int32(4))
-    options = HPPOOptions(**{**SMALL, "pairs": 4000, "achieved_share": 0.5, "own_share": 0.2})
-    slots, goals = quick_jit(lambda key: draw_pairs(corridor, options, buffer, key))(jax.random.key(0))
+    options = HPPOOptions(**{**SMALL, "pairs": 4000, "achieved_share": 0.5, "own_share": 0.2, "earlier_share": 0.0})
+    slots, goals, left = quick_jit(lambda key: draw_pairs(corridor, options, buffer, key))(jax.random.key(0))
+    assert np.all(left == -1), "every pair begins at the first state"
     slots, goals = np.asarray(slots), np.asarray(goals)[:, 0]
     achieved, own = goals > 0, goals == -(slots + 1)
     times = goals[achieved] - 10 * (slots[achieved] + 1)
@@ -167,18 +168,55 @@ def test_goals_are_achieved_later_or_pursued_here_or_elsewhere() -> None:
     np.testing.assert_array_equal(plain.goals[:, 0], -(plain.slots + 1.0))
 
 
+def test_pairs_begin_where_an_episode_left_a_goal_that_it_had_achieved() -> None:
+    """Episode i walks from 10 i on; the last goes back to where it came from, and is taken only for want of others."""
+    places = 10.0 * jnp.arange(1, 5)[:, None] + jnp.arange(4)[None]
+    places = places.at[3, 3].set(places[3, 0])
+    corridor = Corridor(9, 0, (1,), (1,), 4)  # type: ignore[call-arg]
+    episodes = empty_buffer(corridor, 4).episodes._replace(achieved_goals=places[:, :, None], lengths=jnp.full(4, 3))
+    buffer = EpisodeBuffer(episodes, jnp.int32(4))
+    options = HPPOOptions(**{**SMALL, "pairs": 200, "achieved_share": 0.0, "own_share": 0.0, "earlier_share": 1.0})
+    slots, goals, left = quick_jit(lambda key: draw_pairs(corridor, options, buffer, key))(jax.random.key(0))
+    np.testing.assert_array_equal(goals[:, 0], places[slots, left])
+    assert set(np.asarray(left).tolist()) == {0, 1, 2}
+    assert not np.any((slots == 3) & (left == 0)), "that goal was reached again in the end"
+
+
+def test_a_pair_that_left_its_goal_begins_with_the_first_state_that_does_not_reach_it() -> None:
+    """In cells 1, 2, 2, 3, 2: cell 2 was left after time 2, and reached again by the last action."""
+    corridor = Corridor(cells=6, start=1, goals=(2,), moves=(-1, 1), horizon=5)  # type: ignore[call-arg]
+    places = jnp.array([[1.0], [2], [2], [3], [2]])
+    blank = empty_buffer(corridor, 4).episodes
+    episodes = blank._replace(achieved_goals=jnp.tile(places, (4, 1, 1)), lengths=jnp.full(4, 4))
+    goals = jnp.array([[2.0], [2], [1], [2]])
+    left = jnp.array([-1, 1, 0, 4])
+    _, decides, ends = course_of(corridor, PPOOptions(), episodes, goals, left=left)
+    expected = [[1, 0, 0, 0], [0, 0, 0, 1], [0, 1, 1, 1], [0, 0, 0, 0]]
+    np.testing.assert_array_equal(decides, np.array(expected, bool))
+    assert bool(ends[1, 3])
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "given", "expected"), [(1, 1, None, -1), (0, 0, None, 0), (9, 1, None, 0), (1, 1, 0.5, 0.5)]
+)
+def test_steps_cost_something_where_reaching_is_worth_as_much_late_as_early(
+    early: float, late: float, given: float | None, expected: float
+) -> None:
+    assert PPOOptions(reward_offset=given).offset(early, late) == expected
+
+
 def test_goals_that_an_episode_began_at_are_drawn_only_for_want_of_others() -> None:
     """Three of four episodes never leave their place."""
     corridor = Corridor(9, 0, (1,), (1,), 4)  # type: ignore[call-arg]
     places = jnp.zeros((4, 4, 1)).at[2, 2:].set(7)
     episodes = empty_buffer(corridor, 4).episodes._replace(achieved_goals=places, lengths=jnp.full(4, 3))
-    options = HPPOOptions(**{**SMALL, "pairs": 20, "achieved_share": 1.0, "own_share": 0.0})
+    options = HPPOOptions(**{**SMALL, "pairs": 20, "achieved_share": 1.0, "own_share": 0.0, "earlier_share": 0.0})
     draw = quick_jit(lambda buffer, key: draw_pairs(corridor, options, buffer, key))
-    slots, goals = draw(EpisodeBuffer(episodes, jnp.int32(4)), jax.random.key(0))
+    slots, goals, _ = draw(EpisodeBuffer(episodes, jnp.int32(4)), jax.random.key(0))
     moved = np.asarray(goals)[:, 0] == 7
     assert np.mean(moved) > 0.5, "about one in six were the goals drawn blindly"
     np.testing.assert_array_equal(np.asarray(slots)[moved], 2)
-    _, goals = draw(EpisodeBuffer(episodes._replace(achieved_goals=places * 0), jnp.int32(4)), jax.random.key(0))
+    _, goals, _ = draw(EpisodeBuffer(episodes._replace(achieved_goals=places * 0), jnp.int32(4)), jax.random.key(0))
     assert not np.any(goals)
 
 
@@ -268,6 +306,7 @@ def shown(state: HPPOState) -> Any:
 UPDATES = {
     "ppo": PPOOptions(**SMALL, normalise=False),
     "hppo": HPPOOptions(**SMALL, trace=0.8, clip=0.05),
+    "earlier": HPPOOptions(**SMALL, achieved_share=0.2, earlier_share=0.7),
     "limits": HPPOOptions(**SMALL, ratio_limit=1.5, trace_limit=0.7, entropy=0.5, target_rate=0.5, exploration=0.3),
 }
 
@@ -294,12 +333,11 @@ def test_two_updates_are_what_plain_loops_say(options: PPOOptions) -> None:
             pair_key, order_key = jax.random.split(jax.random.fold_in(key, drawn))
             pairs = draw_pairs(BITS, options, state.buffer, pair_key)
             decisions = []
-            for slot, goal in zip(np.asarray(pairs.slots), np.asarray(pairs.goals), strict=True):
+            for slot, goal, left in zip(*map(np.asarray, pairs), strict=True):
                 episode = one_of(state.buffer.episodes, slot)
-                decisions.append(
-                    plain_hppo.judge(BITS, options, episode, goal, shown(state), actor, target, float(state.pace))
-                )
-            padded = np.array([[t < len(row) for t in range(3)] for row in decisions]).ravel()
+                looking = shown(state), actor, target, float(state.pace), int(left)
+                decisions.append(plain_hppo.decisions_of(BITS, options, episode, goal, *looking))
+            padded = np.array([[t / 3 in {one.clock for one in row} for t in range(3)] for row in decisions]).ravel()
             flat = plain_hppo.normalised([one for row in decisions for one in row])
             lots = np.asarray(jax.random.uniform(order_key, padded.shape))[padded]
             order = np.argsort(lots)

@@ -239,7 +239,7 @@ BATCH = random_batch(1)
         ({"rewards": BATCH["rewards"][:, :4]}, "rewards has 4 along 'time', but log_ratios has 6"),
         ({"values": BATCH["values"][:, 1:]}, "values has 5 along 'time'"),
         ({"ends": BATCH["ends"][0]}, r"ends must have the axes \[pair, time\]"),
-        ({"decides": ~BATCH["decides"]}, "decides has a hole"),
+        ({"decides": np.arange(6)[None] % 2 == np.zeros((len(BATCH["decides"]), 1))}, "decides has a hole: pair 0"),
         ({"rho_bar": 0.0}, "rho_bar must be above zero, not 0.0"),
         ({"c_bar": math.nan}, "c_bar must be above zero, not nan"),
         ({"trace": 1.5}, "trace must be a number from 0 to 1, not 1.5"),

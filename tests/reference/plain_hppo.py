@@ -52,7 +52,7 @@ def log_softmax(outputs: np.ndarray) -> np.ndarray:
     return shifted - math.log(np.exp(shifted).sum())
 
 
-def judge(
+def decisions_of(
     task: Any,
     options: PPOOptions,
     episode: Any,
@@ -61,34 +61,38 @@ def judge(
     actor: Weights,
     target: Weights,
     pace: float = 0.0,
+    left: int = -1,
 ) -> list[Decision]:
-    """The decisions of one episode under one goal, with raw advantages."""
+    """The decisions of one episode under one goal, with raw advantages; where it left the goal, those after that."""
     horizon, scale = task.horizon - 1, options.reward_scale or task.horizon
-    if bool(task.reached(episode.achieved_goals[0], goal)):
+    states = range(left + 1, int(episode.lengths) + 1)
+    away = [time for time in states if not task.reached(episode.achieved_goals[time], goal)]
+    if not away or (left < 0 and away[0] > 0):
         return []
+    begin = away[0]
     rows, values, logs, rewards, reached = [], [], [], [], False
-    for time in range(int(episode.lengths) + 1):
+    for time in range(begin, int(episode.lengths) + 1):
         rows.append(show(episode.observations[time], goal))
         values.append(forward(target, np.append(rows[-1], time / horizon))[0][0])
         if reached or time == int(episode.lengths):
             break
         logs.append(log_softmax(forward(actor, rows[-1])[0]))
         arrival = episode.achieved_goals[time + 1]
-        rewards.append((float(task.reward(arrival, goal, time + 1)) + options.reward_offset) / scale - pace)
+        rewards.append((float(task.reward(arrival, goal, time + 1)) + (options.reward_offset or 0)) / scale - pace)
         reached = bool(task.reached(arrival, goal))
         if reached:
             rewards[-1] -= pace * (horizon - time - 1)
     count = len(rewards)
-    following = target_value = 0.0 if reached or count == horizon else values[count]
+    following = target_value = 0.0 if reached or begin + count == horizon else values[count]
     found = []
     for time in reversed(range(count)):
-        action = int(episode.actions[time])
-        ratio = math.exp(logs[time][action] - float(episode.log_probabilities[time]))
+        action = int(episode.actions[begin + time])
+        ratio = math.exp(logs[time][action] - float(episode.log_probabilities[begin + time]))
         cut = min(options.ratio_limit, ratio)
         advantage = rewards[time] + target_value - values[time]
         error = cut * (rewards[time] + following - values[time])
         value = values[time] + error + options.trace * min(options.trace_limit, ratio) * (target_value - following)
-        found.append(Decision(rows[time], time / horizon, action, value, advantage, cut, logs[time]))
+        found.append(Decision(rows[time], (begin + time) / horizon, action, value, advantage, cut, logs[time]))
         following, target_value = values[time], value
     return found[::-1]
 

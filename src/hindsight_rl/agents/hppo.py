@@ -1,5 +1,6 @@
 """Hindsight PPO: an actor-critic that learns about any goal from any kept episode; plain PPO without the hindsight."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import equinox as eqx
@@ -54,6 +55,7 @@ class GreedyPolicy(eqx.Module):
 
 def hppo_agent(task: Task, options: PPOOptions) -> Agent:
     """The agent that runs hindsight PPO, or plain PPO where the options know no hindsight."""
+    options = replace(options, reward_offset=_offset(task, options))
     bounded = _bounded(task)
     uniform = options.uniform_share(task.continuous and bounded)
     if uniform > 0 and not bounded:
@@ -116,6 +118,13 @@ def hppo_agent(task: Task, options: PPOOptions) -> Agent:
     )
 
 
+def _offset(task: Task, options: PPOOptions) -> float:
+    """What is added to rewards: asked for, or chosen by what reaching a goal is worth early and late."""
+    goal = jnp.asarray(task.example_goal, task.goal_type)
+    early, late = (float(task.reward(goal, goal, jnp.int32(time))) for time in (1, task.horizon - 1))
+    return options.offset(early, late)
+
+
 def _bounded(task: Task) -> bool:
     """Whether actions can be drawn uniformly."""
     return not task.continuous or (task.action_bounds is not None and bool(np.all(np.isfinite(task.action_bounds))))
@@ -131,6 +140,7 @@ def _slots(task: Task, options: PPOOptions) -> int:
 def _remark(task: Task, options: PPOOptions, uniform: float, waves: int, slots: int) -> str:
     """What was chosen for this environment, in one line."""
     pictures = " of pictures" if task.shows_pictures else ""
+    cost = -(options.reward_offset or 0.0)
     said = [
         f"{options.steps_on_a_batch(task.action_count)} gradient steps a batch",
         f"{slots} episodes{pictures} kept",
@@ -138,6 +148,7 @@ def _remark(task: Task, options: PPOOptions, uniform: float, waves: int, slots: 
         f"{uniform:.0%} of actions uniform" if uniform else "actions from the policy alone",
         "inputs normalised" if options.normalise else "inputs as they are",
         *([f"{waves} waves of each input"] if waves else []),
+        *([f"each step before the goal costs {cost:g}"] if cost > 0 else []),
         f"rewards divided by {options.reward_scale or task.horizon:g} and counted from the first batch's mean",
     ]
     return f"Chosen for this environment: {', '.join(said)}."

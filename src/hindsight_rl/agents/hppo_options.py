@@ -9,6 +9,7 @@ from hindsight_rl.core.options import Amount, Count, Number, Options, PositiveSh
 Whole = Annotated[int, Rule("a whole number of at least 0", lambda value: value >= 0)]
 
 FEWEST_STEPS = 40
+MOST_DECISIONS = 3200
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class PPOOptions(Options):
     """Pairs of episode and goal in each draw."""
     minibatch: Count | None = None
     """Decisions in each gradient step, of those that the drawn pairs made. Unless given, as many as 32 episodes that
-    last to the horizon have."""
+    last to the horizon have, but no more than 3200."""
     kept_episodes: Count = 4096
     """The newest episodes, from which pairs are drawn; the size of a batch draws from the newest batch alone."""
     trace: Share = 0.9
@@ -62,8 +63,9 @@ class PPOOptions(Options):
     waves: Whole | None = None
     """Sines and cosines of each number that the networks are shown as well, with wavelengths from 4 deviations down by
     halves; 3 unless given where observation and goal have at most 8 numbers together, otherwise none."""
-    reward_offset: Number = 0.0
-    """Added to every reward that the agent learns from; 1 turns -1 and 0 into 0 and 1."""
+    reward_offset: Number | None = None
+    """Added to every reward that the agent learns from; 1 turns -1 and 0 into 0 and 1. Unless given, none; but where
+    reaching a goal is worth as much late as early, minus that worth, so that every step before it costs something."""
     reward_scale: Rate | None = None
     """What rewards are divided by; the horizon unless given."""
 
@@ -73,7 +75,7 @@ class PPOOptions(Options):
 
     def decisions_in_a_step(self, horizon: int) -> int:
         """Where an episode has so many states at the most."""
-        return self.minibatch or 32 * (horizon - 1)
+        return self.minibatch or min(32 * (horizon - 1), MOST_DECISIONS)
 
     def entropy_weight(self, continuous: bool, horizon: int) -> float:
         """Of continuous actions one deviation serves all states, so that a small weight moves it.
@@ -82,6 +84,11 @@ class PPOOptions(Options):
         """
         chosen = 0.01 if continuous else min(0.1, 2.5 / (horizon - 1))
         return chosen if self.entropy is None else self.entropy
+
+    def offset(self, early: float, late: float) -> float:
+        """Where the reward of reaching a goal at the first and at the last time is so much."""
+        chosen = -early if early == late and early > 0 else 0.0
+        return chosen if self.reward_offset is None else self.reward_offset
 
     def uniform_share(self, bounded: bool) -> float:
         """Of actions within bounds, which few of a normal distribution's lie near once it is narrow."""
@@ -94,12 +101,14 @@ class HPPOOptions(PPOOptions):
 
     achieved_share: Share = 0.4
     """Share of pairs whose goal was achieved later in the episode."""
+    earlier_share: Share = 0.0
+    """Share of pairs that begin where the episode left a goal it had achieved: what to do near a goal, and what not,
+    cannot be told from goals that were reached in the end alone."""
     own_share: Share = 0.1
     """Share of pairs whose goal is the one that the episode pursued; all others have goals of other episodes."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.achieved_share + self.own_share > 1:
-            raise HindsightError(
-                f"achieved_share and own_share must sum to at most 1, not {self.achieved_share + self.own_share:g}."
-            )
+        total = self.achieved_share + self.earlier_share + self.own_share
+        if total > 1 + 1e-9:
+            raise HindsightError(f"achieved_share, earlier_share and own_share must sum to at most 1, not {total:g}.")

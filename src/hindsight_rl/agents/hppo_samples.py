@@ -20,6 +20,8 @@ class Pairs(NamedTuple):
     slots: Int[Array, " pair"]
     """Where the episodes are kept."""
     goals: Shaped[Array, "pair *goal"]
+    left: Int[Array, " pair"]
+    """The time of a state that reached the goal: a pair begins when it is reached no more. -1: at the first state."""
 
 
 class Course(NamedTuple):
@@ -65,14 +67,24 @@ def draw_pairs(task: Task, options: PPOOptions, buffer: EpisodeBuffer, key: Key[
     slots = draw_slots(buffer, options.pairs, slot_key)
     pursued = buffer.episodes.pursued_goals
     if not isinstance(options, HPPOOptions):
-        return Pairs(slots, pursued[slots])
+        return Pairs(slots, pursued[slots], from_the_first(slots))
     fresh = pursued[draw_slots(buffer, options.pairs, other_key)]
-    later = _achieved_later(task, options.pairs, buffer, later_key)
     lots = jax.random.uniform(kind_key, slots.shape)
-    achieved, own = lots < options.achieved_share, lots < options.achieved_share + options.own_share
-    slots = jnp.where(achieved, later.slots, slots)
-    goals = jnp.where(_beside(own, fresh), pursued[slots], fresh)
-    return Pairs(slots, jnp.where(_beside(achieved, goals), later.goals, goals))
+    kind = jnp.searchsorted(
+        jnp.cumsum(jnp.array([options.achieved_share, options.own_share, options.earlier_share])), lots, side="right"
+    )
+    kinds = (
+        _achieved_later(task, options.pairs, buffer, later_key),
+        Pairs(slots, pursued[slots], from_the_first(slots)),
+        _achieved_earlier(task, options.pairs, buffer, jax.random.fold_in(later_key, 1)),
+        Pairs(slots, fresh, from_the_first(slots)),
+    )
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves)[kind, jnp.arange(options.pairs)], *kinds)
+
+
+def from_the_first(slots: Int[Array, " pair"]) -> Int[Array, " pair"]:
+    """For pairs that begin at the first state."""
+    return jnp.full(slots.shape, -1, jnp.int32)
 
 
 def _achieved_later(task: Task, count: int, buffer: EpisodeBuffer, key: Key[Array, ""]) -> Pairs:
@@ -83,12 +95,20 @@ def _achieved_later(task: Task, count: int, buffer: EpisodeBuffer, key: Key[Arra
     goals = episodes.achieved_goals[slots, _later_times(episodes.lengths[slots], time_key)]
     at_once = jax.vmap(task.reached)(episodes.achieved_goals[slots, 0], goals)
     chosen = jnp.argsort(at_once, stable=True)[:count]
-    return Pairs(slots[chosen], goals[chosen])
+    return Pairs(slots[chosen], goals[chosen], from_the_first(chosen))
 
 
-def _beside(flags: Bool[Array, " pair"], goals: Shaped[Array, "pair *goal"]) -> Bool[Array, "pair ..."]:
-    """The flags with as many axes as the goals."""
-    return flags.reshape(-1, *[1] * (goals.ndim - 1))
+def _achieved_earlier(task: Task, count: int, buffer: EpisodeBuffer, key: Key[Array, ""]) -> Pairs:
+    """Episodes from where they left a goal that they had achieved; as far as there are such, not to come back."""
+    slot_key, time_key = jax.random.split(key)
+    episodes = buffer.episodes
+    slots = draw_slots(buffer, CANDIDATES * count, slot_key)
+    lengths = episodes.lengths[slots]
+    times = jnp.floor(jax.random.uniform(time_key, lengths.shape) * lengths).astype(jnp.int32)
+    goals = episodes.achieved_goals[slots, times]
+    stays = jax.vmap(task.reached)(episodes.achieved_goals[slots, lengths], goals)
+    chosen = jnp.argsort(stays, stable=True)[:count]
+    return Pairs(slots[chosen], goals[chosen], times[chosen])
 
 
 def _later_times(lengths: Int[Array, " pair"], key: Key[Array, ""]) -> Int[Array, " pair"]:
@@ -104,8 +124,11 @@ def course_of(
     episodes: Episodes,
     goals: Shaped[Array, "pair *goal"],
     pace: Float[Array, ""] | float = 0.0,
+    left: Int[Array, " pair"] | None = None,
 ) -> Course:
     """Rewards and decisions of episodes, each under the goal beside it; none where the first state reaches it.
+
+    Where an episode `left` its goal, decisions begin with the first later state that does not reach it.
 
     Rewards are counted from `pace`, a reward for each step, up to the horizon: whoever is done early gets minus the
     pace for each step that is left. That shifts the value at a time by a constant, and so changes no advantage of the
@@ -113,13 +136,17 @@ def course_of(
     rewards of -1 and 0 would first of all make every action look bad that was ever tried.
     """
     reached = jax.vmap(jax.vmap(task.reached, (0, None)))(episodes.achieved_goals, goals)
-    before = jnp.cumsum(reached, axis=1)[:, :-1] > 0
-    decides = episodes.taken & ~before
+    begun = jnp.ones_like(reached)
+    if left is not None:
+        away = (jnp.arange(task.horizon)[None] > left[:, None]) & ~reached
+        begun = (left < 0)[:, None] | (jnp.cumsum(away, axis=1) > 0)
+    before = jnp.cumsum(reached & begun, axis=1)[:, :-1] > 0
+    decides = episodes.taken & begun[:, :-1] & ~before
     times = jnp.arange(1, task.horizon)
     rewards = jax.vmap(jax.vmap(task.reward, (0, None, 0)), (0, 0, None))(episodes.achieved_goals[:, 1:], goals, times)
     scale = options.reward_scale or float(task.horizon)
     steps = jnp.where(reached[:, 1:], task.horizon - times[None], 1)
-    rewards = jnp.where(decides, (rewards + options.reward_offset) / scale - pace * steps, 0)
+    rewards = jnp.where(decides, (rewards + (options.reward_offset or 0.0)) / scale - pace * steps, 0)
     return Course(rewards, decides, reached[:, 1:] | (times == task.horizon - 1)[None])
 
 
@@ -144,7 +171,7 @@ def samples_of(
 ) -> tuple[Samples, Float[Array, "pair time"]]:
     """What the pairs say, and the truncated ratios that went into it."""
     episodes: Episodes = jax.tree.map(lambda leaf: leaf[pairs.slots], buffer.episodes)
-    course = course_of(task, options, episodes, pairs.goals, networks.pace)
+    course = course_of(task, options, episodes, pairs.goals, networks.pace, pairs.left)
     count, times = course.decides.shape
     goals = jnp.repeat(pairs.goals[:, None], times + 1, axis=1)
     observations, inputs = networks.inputs(_merge(episodes.observations), _merge(goals))

@@ -7,6 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 State = Any
@@ -77,6 +78,11 @@ class Task(eqx.Module):
     def goal_type(self) -> str:
         """The type of the numbers in a goal."""
         return "float32"
+
+    @property
+    def example_goal(self) -> np.ndarray:
+        """Some goal, to see what reaching one is worth; override it where zeros are none."""
+        return np.zeros(self.goal_shape, self.goal_type)
 
     @abstractmethod
     def goal_probability(self, goal: Goal) -> Float[Array, ""]:

@@ -66,6 +66,18 @@ def require_prefixes(**arguments: Any) -> None:
             raise HindsightError(f"{name} has a hole: episode {episode} takes an action after one it did not take.")
 
 
+def require_runs(**arguments: Any) -> None:
+    """Masks over time that are true in one unbroken run, wherever it begins."""
+    for name, array in arguments.items():
+        values = _values(array)
+        if values is None:
+            continue
+        begins = np.diff(values.astype(np.int8), axis=-1, prepend=0) > 0
+        if np.any(begins.sum(axis=-1) > 1):
+            pair = int(np.argwhere(begins.sum(axis=-1) > 1)[0][0])
+            raise HindsightError(f"{name} has a hole: pair {pair} decides again after an action that is no decision.")
+
+
 def _values(array: Any) -> np.ndarray | None:
     return None if isinstance(array, jax.core.Tracer) else np.asarray(array)
 

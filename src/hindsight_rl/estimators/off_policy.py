@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from hindsight_rl.core.errors import HindsightError
-from hindsight_rl.estimators.checks import require_prefixes, require_shapes
+from hindsight_rl.estimators.checks import require_runs, require_shapes
 
 
 class Targets(NamedTuple):
@@ -62,7 +62,7 @@ def truncated_targets(
         decides=(decides, axes),
         ends=(ends, axes),
     )
-    require_prefixes(decides=decides)
+    require_runs(decides=decides)
     require_levels(rho_bar=rho_bar, c_bar=c_bar)
     require_unit_interval(trace=trace, discount=discount)
     following = jnp.where(ends, 0, values[:, 1:])
@@ -109,7 +109,7 @@ def earlier_ratio_weights(
     Zero where no decision was made.
     """
     require_shapes(log_ratios=(log_ratios, "pair time"), decides=(decides, "pair time"))
-    require_prefixes(decides=decides)
+    require_runs(decides=decides)
     require_unit_interval(power=power)
     if power == 0:
         return jnp.where(decides, jnp.ones_like(log_ratios), 0)

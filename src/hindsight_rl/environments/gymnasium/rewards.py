@@ -94,6 +94,11 @@ class Rewards:
             sentences.append(f"{self._name} does not tell when a goal is reached: episodes go on to the horizon.")
         return tuple(sentences)
 
+    @property
+    def example_goal(self) -> np.ndarray:
+        """One that was achieved when the environment was tried."""
+        return self._goals.encode(self._examples.achieved[0])
+
     def rewards(self, achieved: np.ndarray, goals: np.ndarray, times: np.ndarray) -> np.ndarray:
         """The reward of each pair; the axes before those of a goal are broadcast against one another."""
         pairs, shape = self._aligned(achieved, goals, times)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from hindsight_rl.core.errors import HindsightError, unknown
@@ -60,6 +61,10 @@ class GymnasiumTask(HostedTask):
             f"The environment '{self.name}' is played in this process, one episode after another, as no other process "
             "can make it: for parallel play pass its registered name, or a function of a module that makes it."
         )
+
+    @property
+    def example_goal(self) -> np.ndarray:
+        return self.rewards.example_goal
 
     def source(self, pictures: bool = False) -> SimulatorSource:
         options = {"environment": self.wanted, "options": dict(self.options), "pictures": pictures}
