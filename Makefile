@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup system-packages demo test test-slow test-chaos coverage lint types hooks bench bench-replay bench-packages results-paper results-halving results-her results-hosted results-hppo results-gradients docs format clean
+.PHONY: help setup system-packages demo test test-slow test-chaos test-chaos-cluster bench-cluster coverage lint types hooks bench bench-replay bench-packages results-paper results-halving results-her results-hosted results-hppo results-gradients docs format clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -33,6 +33,13 @@ test-slow: setup ## Real learning runs, some minutes
 MINUTES ?= 30
 test-chaos: setup ## Random faults, counted by kind (half an hour, or MINUTES=...; SEED=... repeats them)
 	$(BIN)/python scripts/chaos.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+ROUNDS ?= 100
+test-chaos-cluster: setup ## Kill parts of Ray at random while a study runs on it (hours, or ROUNDS=...; SEED=... repeats them)
+	$(BIN)/python scripts/chaos_cluster.py --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
+
+bench-cluster: setup ## What a piece of a study costs on Ray, and 1,000 pretended workers against the one writer
+	$(BIN)/python benchmarks/cluster.py
 
 coverage: setup system-packages ## The tests again, slower, to see which lines of the program they run
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=
