@@ -27,6 +27,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     failed = [{"run": 0, "seed": 0, "batch": 3, "cause": HOSTILE}]
     bad = made_up_run(root / HOSTILE, made_up_evaluations(), HOSTILE, HOSTILE, summary={"failed_runs": failed})
     (bad / "train.log").write_text(f"\x1b[31m{HOSTILE}\nlast line\n")
+    (bad / f"{HOSTILE}.gif").write_bytes(animate([("start", "A.G")]))
+    (bad / "page.gif").write_text("<script>window.hostile = 2</script>")
     made_up_run(root / "damaged").joinpath("evaluations.csv").write_text("nonsense")
     made_up_run(root / "begun")
     made_up_study(root / "studies" / "mine", synthetic_study(("four-rooms",), ("hpg", "gcpg"), (2,), runs=3))
@@ -107,6 +109,9 @@ def test_hostile_names_stay_text_and_nothing_is_complained_of(page: Page, addres
     assert HOSTILE in log
     assert "last line" in log
     assert "\x1b" not in log
+    wait(page, f"[...{card(HOSTILE)}.querySelectorAll('.films img')].some(one => one.naturalWidth > 0)")
+    captions = page.evaluate(f"[...{card(HOSTILE)}.querySelectorAll('figcaption')].map(one => one.textContent)")
+    assert sum(caption.startswith(f"{HOSTILE}.gif, ") for caption in captions) == 1
     assert page.evaluate("typeof window.hostile") == "undefined"
     assert page.complaints() == []
     assert all(one.startswith(address) for one in page.requests())

@@ -116,6 +116,9 @@ def test_films_come_whole_and_in_parts(served: Served) -> None:
     path = f"/{served.token}/film?name=run&file=policy.mp4"
     status, headers, content = ask(served, path)
     assert (status, content, headers["Content-Type"]) == (200, FILM, "video/mp4")
+    # Whatever a file holds: it is a film, or nothing.
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Content-Security-Policy"].startswith("default-src 'none'")
     status, headers, content = ask(served, path, Range="bytes=100-199")
     assert (status, content, headers["Content-Range"]) == (206, FILM[100:200], f"bytes 100-199/{len(FILM)}")
     assert ask(served, path, Range="bytes=2000-")[2] == FILM[2000:]
