@@ -24,7 +24,7 @@ from pathlib import Path
 STUDY = """
 name = "chaos"
 environments = ["bit-flipping-4"]
-methods = ["hpg", "gcpg"]
+methods = ["hpg"]
 batch_sizes = [8]
 learning_rates = [1e-3, 1e-2]
 hidden_layers = [16]
@@ -218,16 +218,15 @@ def main() -> None:
             try:
                 kind, how = cluster.round()
                 kinds[f"{kind}, {how}"] += 1
+                print(f"round {number}: {kind}, {how}", flush=True)
             except Broken as error:
                 broken.append(f"round {number}: {error}")
                 print(f"BROKEN {broken[-1]}", flush=True)
-            if number % 10 == 0:
-                print(
-                    f"{number} rounds, {len(broken)} broken, {(time.monotonic() - began) / 60:.1f} minutes", flush=True
-                )
         for name, count in sorted(kinds.items()):
             print(f"{name:<30}{count:>6}")
-        print(f"processes left behind after half a minute: {cluster.left_behind}; broken: {len(broken)}")
+        minutes = (time.monotonic() - began) / 60
+        print(f"{chosen.rounds} rounds, {len(broken)} broken, {minutes:.0f} minutes")
+        print(f"processes left behind after half a minute, and killed: {cluster.left_behind}")
     sys.exit(int(bool(broken)))
 
 
