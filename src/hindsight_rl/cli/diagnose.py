@@ -14,7 +14,7 @@ from hindsight_rl.cli.commands import Diagnose
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.interface import Task
 from hindsight_rl.experiments.configuration import complete
-from hindsight_rl.experiments.definition import Job, load_job, require_trust
+from hindsight_rl.experiments.definition import Job, load_job, trusting
 from hindsight_rl.experiments.job import EVALUATIONS
 from hindsight_rl.records.evaluations import read_evaluations
 from hindsight_rl.records.files import read_json
@@ -25,8 +25,8 @@ from hindsight_rl.running.folder import METRICS, SUMMARY, draw_metrics
 def run_diagnose(command: Diagnose) -> None:
     """Print what was found, and leave the metrics as a picture."""
     folder = command.folder
-    require_trust(folder, command.trust)
-    job = load_job(folder)
+    with trusting(folder, command.trust):
+        job = load_job(folder)
     if not (folder / EVALUATIONS).exists():
         raise HindsightError(f"'{folder}' has no {EVALUATIONS} yet: its first evaluation is not saved.")
     evaluations = read_evaluations(folder / EVALUATIONS)

@@ -18,7 +18,7 @@ from hindsight_rl.cli.console import PlainConsole
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.hosted import HostedTask, check_workers
 from hindsight_rl.environments.interface import Environment, Task
-from hindsight_rl.experiments.definition import require_trust
+from hindsight_rl.experiments.definition import trusting
 from hindsight_rl.experiments.policies import load_known
 from hindsight_rl.records.evaluations import summary
 from hindsight_rl.records.files import read_bytes
@@ -34,13 +34,13 @@ def run_evaluate(command: Evaluate) -> None:
     """Evaluate the policies of a folder or a file."""
     check_episodes(command.episodes, command.seed)
     keep_compiled_programs()
-    require_trust(command.folder, command.trust)
-    known = load_known(command.folder, command.checkpoint)
-    card = known[0].card
-    environment = card.specification
+    with trusting(command.folder, command.trust):
+        known = load_known(command.folder, command.checkpoint)
+        card = known[0].card
+        environment = card.specification
+        task = environment.task
     if any(each.card.environment != card.environment for each in known):
         raise HindsightError(f"The policies in '{command.folder}' belong to several environments: name one file.")
-    task = environment.task
     check_workers([task], command.workers)
     goals = read_goals(command, task)
     outcomes = player(task, command.episodes, command.seed, command.workers, goals)

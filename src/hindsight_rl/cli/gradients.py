@@ -23,7 +23,7 @@ from hindsight_rl.environments.interface import Environment
 from hindsight_rl.environments.registry import Specification, require_compiled, specify
 from hindsight_rl.estimators.dials import LADDER
 from hindsight_rl.estimators.table import ESTIMATORS, find_estimator
-from hindsight_rl.experiments.definition import require_trust
+from hindsight_rl.experiments.definition import trusting
 from hindsight_rl.experiments.gradients import Measurement, Setup, measure, setups
 from hindsight_rl.experiments.job import load_policies
 from hindsight_rl.methods.registry import find_method
@@ -70,8 +70,8 @@ def _policy(command: Gradients, specification: Specification) -> tuple[Any, str]
             _environment(specification), HindsightOptions(hidden_layers=command.hidden_layers)
         )
         return agent.policy(agent.init(jax.random.key(command.seed))), "a fresh policy"
-    require_trust(command.run_folder, command.trust)
-    job, snapshot, found = load_policies(command.run_folder, command.checkpoint)
+    with trusting(command.run_folder, command.trust):
+        job, snapshot, found = load_policies(command.run_folder, command.checkpoint)
     if job.environment != specification:
         raise HindsightError(f"'{command.run_folder}' was trained on {job.environment.id}, not {specification.id}.")
     if not 0 <= command.policy < len(found):

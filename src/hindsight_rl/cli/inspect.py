@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -19,7 +20,7 @@ from hindsight_rl.environments.contract import check_environment
 from hindsight_rl.environments.hosted import HostedTask
 from hindsight_rl.environments.interface import Environment
 from hindsight_rl.environments.registry import all_environments, find_entry, specify
-from hindsight_rl.experiments.definition import require_trust
+from hindsight_rl.experiments.definition import trusting
 from hindsight_rl.methods.registry import all_methods, find_method
 from hindsight_rl.records.files import write_atomically
 from hindsight_rl.rollout.trace import Acts, Trace, film_episode, trace
@@ -39,7 +40,10 @@ def list_environments(name: str = "") -> None:
 def list_methods(name: str = "") -> None:
     """A table with a line on each method, or on each option of one."""
     if name:
-        _print_options(f"{name}: {find_method(name).summary}", find_method(name).visible)
+        method = find_method(name)
+        defaults = method.defaults(False)
+        shown = [replace(one, default=defaults.get(one.name, one.default)) for one in method.visible]
+        _print_options(f"{name}: {method.summary}", shown)
         return
     table = Table("method", "what it is")
     for known, method in all_methods().items():
@@ -76,9 +80,9 @@ def run_check(command: Check) -> None:
 def run_render(command: Render) -> None:
     """Show greedy episodes as text and leave them as an animated GIF."""
     check_episodes(command.episodes, command.seed)
-    require_trust(command.folder, command.trust)
-    policy, card = chosen(command.folder, command.checkpoint, command.policy)
-    environment = card.specification.task
+    with trusting(command.folder, command.trust):
+        policy, card = chosen(command.folder, command.checkpoint, command.policy)
+        environment = card.specification.task
     if isinstance(environment, HostedTask):
         if command.output:
             raise HindsightError(f"A simulator is filmed, not drawn: give --video FILE, not --output {command.output}.")

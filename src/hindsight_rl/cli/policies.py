@@ -9,7 +9,7 @@ from rich.table import Table
 from hindsight_rl.cli.console import PlainConsole
 from hindsight_rl.cli.policy_commands import Export, Zoo
 from hindsight_rl.core.errors import HindsightError
-from hindsight_rl.experiments.definition import require_trust
+from hindsight_rl.experiments.definition import trusting
 from hindsight_rl.experiments.export import export
 from hindsight_rl.experiments.policies import Known, load_known
 from hindsight_rl.experiments.policy_files import read_card
@@ -36,9 +36,9 @@ def run_export(command: Export) -> None:
     """Write a policy in each of the formats."""
     if not command.formats:
         raise HindsightError("--formats must name at least one format.")
-    require_trust(command.folder, command.trust)
-    known = chosen(command.folder, command.checkpoint, command.policy)
-    written = export(known, command.output or beside(command.folder, "export"), command.formats)
+    with trusting(command.folder, command.trust):
+        known = chosen(command.folder, command.checkpoint, command.policy)
+        written = export(known, command.output or beside(command.folder, "export"), command.formats)
     for path in written:
         PlainConsole().print(f"{path}: {path.stat().st_size:,} bytes", soft_wrap=True)
 

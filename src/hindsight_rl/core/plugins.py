@@ -2,13 +2,37 @@
 
 import os
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from hindsight_rl.core.errors import HindsightError, gist, unknown
+
+_untrusted: ContextVar[str] = ContextVar("untrusted", default="")
+"""What is being read now, if nothing that it names may be imported."""
+
+
+@contextmanager
+def imports_refused(source: str) -> Iterator[None]:
+    """Within, nothing is imported that `source` names: files, settings and checkpoints of a stranger may name code."""
+    token = _untrusted.set(source)
+    try:
+        yield
+    finally:
+        _untrusted.reset(token)
+
+
+def require_trusted(*references: str) -> None:
+    """Refuse to import what somebody named who is not trusted."""
+    if source := _untrusted.get():
+        raise HindsightError(
+            f"'{source}' names code that would be imported and run ({', '.join(references)}): "
+            "add --trust if you trust whoever made this folder."
+        )
 
 
 def is_reference(name: str) -> bool:
@@ -22,6 +46,7 @@ def load_object(reference: str, kind: str) -> Any:
 
     `kind` is what a sentence calls it: "method", "environment", "estimator".
     """
+    require_trusted(reference)
     module_name, _, path = reference.partition(":")
     if (here := os.getcwd()) not in sys.path:
         sys.path.insert(0, here)
@@ -69,4 +94,6 @@ def require_free(names: Collection[str], taken: Collection[str], kind: str) -> N
 
 def load_installed(group: str, name: str, kind: str) -> Any:
     """The object behind an entry point."""
-    return load_object(installed(group)[name].value, kind)
+    # What is installed under a name of its own was chosen by whoever installed it.
+    with imports_refused(""):
+        return load_object(installed(group)[name].value, kind)

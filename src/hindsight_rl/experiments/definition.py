@@ -1,12 +1,14 @@
 """A training job as data: what its settings file says. Imports nothing heavy, so that help texts appear at once."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.core.options import names_of
-from hindsight_rl.core.plugins import is_reference
+from hindsight_rl.core.plugins import imports_refused, is_reference, require_trusted
 from hindsight_rl.core.run import RunSettings, translated
 from hindsight_rl.environments.registry import Specification, specify
 from hindsight_rl.methods.registry import find_method
@@ -71,15 +73,17 @@ def load_job(folder: Path) -> Job:
     return Job.from_json(read_json(folder / SETTINGS), folder / SETTINGS)
 
 
-def require_trust(folder: Path, trusted: bool) -> None:
-    """Refuse a folder whose settings name modules, before they are imported, unless the user trusts whoever made it."""
-    if trusted or not (folder / SETTINGS).exists():
-        return
-    if named := sorted(modules_named(read_json(folder / SETTINGS))):
-        raise HindsightError(
-            f"'{folder}' names code that would be imported and run ({', '.join(named)}): "
-            "add --trust if you trust whoever made this folder."
-        )
+@contextmanager
+def trusting(source: Path, trusted: bool) -> Iterator[None]:
+    """Within, a folder or file is read; what it names is not imported unless the user trusts whoever made it.
+
+    A settings file that names modules is refused at once; the file of a checkpoint or policy, when it comes to them.
+    """
+    with nullcontext() if trusted else imports_refused(str(source)):
+        settled = not trusted and (source / SETTINGS).exists()
+        if settled and (named := sorted(modules_named(read_json(source / SETTINGS)))):
+            require_trusted(*named)
+        yield
 
 
 def modules_named(content: Any, key: str = "") -> set[str]:

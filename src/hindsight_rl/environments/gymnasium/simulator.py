@@ -17,6 +17,7 @@ import numpy as np
 
 from hindsight_rl.core.errors import HindsightError, gist
 from hindsight_rl.core.numbers import is_positive_integer
+from hindsight_rl.core.plugins import require_trusted
 from hindsight_rl.environments.extras import choose_renderer, import_gymnasium, import_robotics
 from hindsight_rl.environments.goal_pictures import draw
 from hindsight_rl.environments.gymnasium.spaces import Actions, Goals, Observations
@@ -127,6 +128,8 @@ def make_environment(environment: Wanted, options: Mapping[str, Any], pictures: 
     if pictures:
         options = {"render_mode": "rgb_array", **options}
     if isinstance(environment, str):
+        if ":" in environment:  # a module that Gymnasium would import
+            require_trusted(environment)
         _require_registered(environment)
     elif str(getattr(environment, "entry_point", "")).startswith("gymnasium_robotics"):
         import_robotics()  # quietly, which Gymnasium would not
