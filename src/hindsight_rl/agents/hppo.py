@@ -16,6 +16,7 @@ from hindsight_rl.agents.hppo_update import OPTIMISER, Learned, Notes, learn
 from hindsight_rl.agents.interface import CAUSES, Agent, Rates, Update, all_finite
 from hindsight_rl.core.episodes import Episodes
 from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.environments.described import DescribedTask
 from hindsight_rl.environments.interface import Task
 from hindsight_rl.networks.actor_critic import Actor, Critic, Inputs
 from hindsight_rl.networks.perceptron import flat_size
@@ -120,6 +121,8 @@ def hppo_agent(task: Task, options: PPOOptions) -> Agent:
 
 def _offset(task: Task, options: PPOOptions) -> float:
     """What is added to rewards: asked for, or chosen by what reaching a goal is worth early and late."""
+    if isinstance(task, DescribedTask):  # a policy that was loaded acts, and learns from no reward
+        return options.reward_offset or 0.0
     goal = jnp.asarray(task.example_goal, task.goal_type)
     early, late = (float(task.reward(goal, goal, jnp.int32(time))) for time in (1, task.horizon - 1))
     return options.offset(early, late)
