@@ -6,12 +6,15 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import pytest
+from reference.goal_environments import Line
 from reference.hosted_bits import hosted_bits
 
 from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.environments.gymnasium.task import gymnasium_task
 from hindsight_rl.rollout.actors import Player, RayActors, _told
 from hindsight_rl.rollout.crew import BEGIN, Order
 from hindsight_rl.rollout.hosted import layout_of
@@ -84,6 +87,14 @@ def test_an_environment_that_cannot_be_made_is_named_with_the_machine() -> None:
     task = hosted_bits(3, unheard_of=1)
     said = Player(_told(task.source(), layout_of(task), 2)).play(FIRST).decode()
     assert said.startswith(f"\1On the machine '{socket.gethostname()}': The environment raised TypeError")
+
+
+@pytest.mark.parametrize("made", ["environments.registered_lines:MoodyLine-v0", Line])
+def test_environments_of_gymnasium_travel_by_name(made: Any) -> None:
+    task = gymnasium_task(made, horizon=5)
+    here = task.source().build().reset(0)
+    answer = Player(_told(task.source(), layout_of(task), 2)).play(FIRST)
+    assert answer.startswith(b"\0" + here.observation.tobytes() + here.achieved_goal.tobytes())
 
 
 def test_what_is_no_name_does_not_travel() -> None:

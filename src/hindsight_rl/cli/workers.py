@@ -38,4 +38,4 @@ def hands(wanted: Wanted) -> Iterator[int | Hands | None]:
         yield wanted.count
         return
     with connected(wanted.cluster, "--workers ray:") as cluster:
-        yield RayActors(cluster.ray, wanted.count, tuple(cluster.nodes.values()))
+        yield RayActors(cluster.ray, wanted.count, tuple(cluster.nodes.values()), cluster.require_head)

@@ -7,15 +7,18 @@ simulators show comes back with each answer.
 import json
 import socket
 import sys
+import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from hindsight_rl.core.errors import HindsightError, gist
+from hindsight_rl.environments.extras import import_gymnasium
 from hindsight_rl.environments.simulators import Simulator, SimulatorSource
 from hindsight_rl.records.versions import deciding, difference, simulator_versions, versions
 from hindsight_rl.rollout.crew import BEGIN, GOOD, Crew, Lost, Order, Worker, carry_out
@@ -23,6 +26,10 @@ from hindsight_rl.rollout.slots import Layout, Slots
 
 DONE, SAID = b"\0", b"\1"
 """How an answer begins: with what the simulators show, or with a sentence."""
+SPECIFICATION, FUNCTION = "gymnasium specification", "function"
+"""What is spelled out by name where an environment is made from more than text."""
+SECONDS_BETWEEN_LOOKS = 2.0
+"""So long is an answer awaited before the head of the cluster is asked after."""
 
 
 class Player:
@@ -30,7 +37,7 @@ class Player:
 
     def __init__(self, told: str):
         """`told` is JSON: how to make a simulator, what it shows, and with which versions."""
-        content = json.loads(told)
+        content = json.loads(told, object_hook=_unspelled)
         self._source, self._layout = SimulatorSource(**content["source"]), Layout(*map(_hashable, content["layout"]))
         self._made_with: Mapping[str, str] = content["made_with"]
         count = content["slots"]
@@ -92,6 +99,7 @@ class ActorWorker(Worker):
 
     ray: Any
     actor: Any
+    require_head: Callable[[], None]
     shared: Slots
     """Where its answers go."""
     answers: deque[Any] = field(default_factory=deque)
@@ -100,16 +108,15 @@ class ActorWorker(Worker):
         self.answers.append(self.actor.play.remote(_message(order, self.shared)))
 
     def receive(self, seconds: float) -> bytes | None:
-        errors = self.ray.exceptions
         try:
-            answer = self.ray.get(self.answers[0], timeout=seconds)
-        except errors.GetTimeoutError:
-            return None
-        except errors.RaySystemError as error:
-            raise HindsightError(f"Ray is gone ({gist(error)}); --resume goes on.") from error
-        except errors.RayError as error:
+            ready, _ = _awaited(self.ray, [self.answers[0]], seconds, self.require_head)
+            if not ready:
+                return None
+            answer = self.ray.get(self.answers.popleft())
+        except self.ray.exceptions.RaySystemError as error:
+            raise HindsightError(f"Ray is gone ({gist(error)}).") from error
+        except self.ray.exceptions.RayError as error:
             raise Lost(f"was lost ({gist(error)})") from error
-        self.answers.popleft()
         if answer[:1] == SAID:
             return answer[1:]
         rest = answer[1:]
@@ -122,22 +129,33 @@ class ActorWorker(Worker):
             self.ray.kill(self.actor)
 
 
+def _awaited(ray: Any, answers: list[Any], seconds: float, require_head: Callable[[], None]) -> tuple[list[Any], Any]:
+    """Those answers that have come, as soon as there is one; none by then."""
+    deadline = time.monotonic() + seconds
+    while True:
+        patience = max(0.0, min(SECONDS_BETWEEN_LOOKS, deadline - time.monotonic()))
+        require_head()
+        ready, rest = ray.wait(answers, num_returns=1, timeout=patience)
+        if ready or time.monotonic() >= deadline:
+            return ready, rest
+
+
 class ActorCrew(Crew):
     """Actors wherever the cluster has room."""
 
-    def __init__(self, ray: Any, share: float, source: SimulatorSource, layout: Layout, slots: int):
-        self._ray = ray
+    def __init__(self, hands: "RayActors", source: SimulatorSource, layout: Layout, slots: int):
+        self._ray, self._require_head = hands.ray, hands.require_head
         self._told = _told(source, layout, slots)
-        options = {"num_cpus": share, "scheduling_strategy": "SPREAD", "max_restarts": 0, "max_task_retries": 0}
-        self._make = ray.remote(Player).options(**options)
+        options = {"num_cpus": hands.share, "scheduling_strategy": "SPREAD", "max_restarts": 0, "max_task_retries": 0}
+        self._make = self._ray.remote(Player).options(**options)
         self.slots = Slots.within(bytearray(Slots.size(layout, slots)), layout, slots)
 
     def start(self, slots: list[int]) -> ActorWorker:
-        return ActorWorker(slots, self._ray, self._make.remote(self._told), self.slots)
+        return ActorWorker(slots, self._ray, self._make.remote(self._told), self._require_head, self.slots)
 
     def heard(self, workers: Sequence[Worker], seconds: float) -> list[Worker]:
         owners = {worker.answers[0]: worker for worker in workers if isinstance(worker, ActorWorker)}
-        ready, _ = self._ray.wait(list(owners), num_returns=1, timeout=seconds, fetch_local=False)
+        ready, _ = _awaited(self._ray, list(owners), seconds, self._require_head)
         return [owners[each] for each in ready]
 
     def dismiss(self, workers: Sequence[Worker]) -> None:
@@ -148,12 +166,30 @@ class ActorCrew(Crew):
 def _told(source: SimulatorSource, layout: Layout, slots: int) -> str:
     content = {"source": vars(source), "layout": layout, "slots": slots}
     try:
-        return json.dumps(content | {"made_with": versions() | simulator_versions()})
-    except TypeError:
+        return json.dumps(content | {"made_with": versions() | simulator_versions()}, default=_spelled)
+    except (AttributeError, TypeError, ValueError):
         raise HindsightError(
             "Ray's workers are told names and numbers only, and this environment is made from something else: "
             "pass its registered name."
         ) from None
+
+
+def _spelled(value: Any) -> dict[str, Any]:
+    """What is no JSON and still only names and numbers: a specification of Gymnasium, a function of a module."""
+    if hasattr(value, "to_json"):
+        return {SPECIFICATION: value.to_json()}
+    if getattr(sys.modules.get(value.__module__), value.__name__, None) is value:
+        return {FUNCTION: [value.__module__, value.__name__]}
+    raise TypeError
+
+
+def _unspelled(content: dict[str, Any]) -> Any:
+    if content.keys() == {SPECIFICATION}:
+        return import_gymnasium().envs.registration.EnvSpec.from_json(content[SPECIFICATION])
+    if content.keys() == {FUNCTION}:
+        module, name = content[FUNCTION]
+        return getattr(import_module(module), name)
+    return content
 
 
 @dataclass(frozen=True)
@@ -164,10 +200,12 @@ class RayActors:
     count: int
     machines: tuple[int, ...]
     """The cores of each machine."""
+    require_head: Callable[[], None] = lambda: None
+    """Raises a sentence where the cluster's head is gone; it is called often."""
 
     def crew(self, source: SimulatorSource, layout: Layout, slots: int) -> ActorCrew:
         """Actors on the cluster."""
-        return ActorCrew(self.ray, self.share, source, layout, slots)
+        return ActorCrew(self, source, layout, slots)
 
     @property
     def share(self) -> float:

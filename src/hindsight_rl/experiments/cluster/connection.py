@@ -18,6 +18,7 @@ from hindsight_rl.core.interruption import SIGNALS
 from hindsight_rl.experiments.cluster.placement import Machine
 
 SECONDS_TO_ANSWER = 7.0
+SECONDS_BETWEEN_LOOKS = 2.0
 OBJECT_STORE_BYTES = 512 * 2**20
 """Room for results and checkpoints on their way; Ray would take a third of the memory."""
 CLIENT = "ray://"
@@ -36,6 +37,23 @@ LOCAL = {
 """What Ray reads from the environment when it is imported; what the user has set stays."""
 
 
+class Head:
+    """The process that a cluster cannot do without. Once it is gone, Ray waits for it, and then ends this process."""
+
+    def __init__(self, host: str, port: int):
+        self._place, self._looked = (host, port), time.monotonic()
+
+    def require(self) -> None:
+        """Raise a sentence where it is gone; look only now and then."""
+        if time.monotonic() - self._looked < SECONDS_BETWEEN_LOOKS:
+            return
+        try:
+            socket.create_connection(self._place, SECONDS_TO_ANSWER).close()
+        except OSError as error:
+            raise HindsightError("The head of the Ray cluster is gone; what is finished is kept.") from error
+        self._looked = time.monotonic()
+
+
 @dataclass(frozen=True)
 class Cluster:
     """A connection to Ray."""
@@ -43,16 +61,13 @@ class Cluster:
     ray: Any
     """The package, which is not there without its extra."""
     address: str
-    head: tuple[str, int] | None = None
-    """Where its head answers; not known to a driver outside of the cluster."""
+    head: Head | None = None
+    """Not known to a driver outside of the cluster."""
 
     def require_head(self) -> None:
-        """Say that the head of the cluster is gone: Ray would wait for it, and then end this process."""
+        """Say that the head of the cluster is gone; looks now and then, however often it is asked."""
         if self.head is not None:
-            try:
-                socket.create_connection(self.head, SECONDS_TO_ANSWER).close()
-            except OSError as error:
-                raise HindsightError("The head of the Ray cluster is gone; the same command goes on.") from error
+            self.head.require()
 
     @property
     def steps(self) -> bool:
@@ -70,11 +85,11 @@ class Cluster:
         return {node["NodeID"]: _machine(node["Resources"]) for node in self.ray.nodes() if node["Alive"]}
 
 
-def _head(ray: Any, address: str) -> tuple[str, int] | None:
+def _head(ray: Any, address: str) -> Head | None:
     if address.startswith(CLIENT):
         return None
     host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
-    return host.strip("[]"), int(port)
+    return Head(host.strip("[]"), int(port))
 
 
 def _machine(held: Mapping[str, float]) -> Machine:

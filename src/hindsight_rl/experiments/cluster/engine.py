@@ -106,9 +106,9 @@ class RayEngine:
     def _ready(self) -> list[Any]:
         """Those pieces that have something to say, as soon as there is one; none after a while."""
         out = list(self._out)
+        self._cluster.require_head()
         ready, _ = self._ray.wait(out, num_returns=1, timeout=SECONDS_BETWEEN_LOOKS)
         if not ready:
-            self._cluster.require_head()
             return []
         # All others too that have: with many workers, to wait for each one alone would take longer than to hear it.
         ready, _ = self._ray.wait(out, num_returns=len(out), timeout=0)
