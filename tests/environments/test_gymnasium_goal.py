@@ -230,7 +230,7 @@ def test_without_robotics_its_environments_are_unknown(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("action", [spaces.MultiDiscrete([2, 3], start=[5, 5]), spaces.MultiBinary([2, 2])])
-def test_rewards_are_tried_with_several_choices_at_once(action: spaces.Space) -> None:
+def test_rewards_are_tried_with_several_choices_at_once(action: spaces.Space[Any]) -> None:
     task = gymnasium_task(TwoChoices(action=action), horizon=4)
     assert not task.continuous
     actions = GymnasiumGoal(TwoChoices(action=action)).actions
