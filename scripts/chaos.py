@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import tempfile
@@ -37,6 +38,8 @@ def main() -> None:
     parser.add_argument("--only", default="", help="only kinds whose names hold this")
     chosen = parser.parse_args()
     seed = secrets.randbelow(2**32) if chosen.seed is None else chosen.seed
+    for number in (signal.SIGINT, signal.SIGHUP):  # which a shell's background and nohup ignore, and so would trials
+        signal.signal(number, signal.default_int_handler)
     if chosen.part:
         sys.exit(make_trials(chosen.part, seed, chosen.minutes * 60, chosen.only))
     print(f"seed {seed}", flush=True)
@@ -58,20 +61,19 @@ def _followed(part: "subprocess.Popen[str]") -> list[str]:
 
 def summed_up(outputs: list[list[str]], minutes: float) -> int:
     """Print the counts of all parts."""
-    counts = [json.loads(lines[-1]) if lines else {} for lines in outputs]
-    if not all(counts):
-        print("A part of the trials came to no end: nothing is shown.")
-        return 1
+    counts = [json.loads(lines[-1]) for lines in outputs if lines]
+    if len(counts) < len(outputs):
+        print("A part of the trials came to no end.")
     for name, (tried, noticed) in [pair for count in counts for pair in count["kinds"].items()]:
         print(f"{name:<26}{tried:>6} trials, {noticed:>6} refused, named or stopped")
     total = sum(tried for count in counts for tried, _ in count["kinds"].values())
     broken = [sentence for count in counts for sentence in count["broken"]]
     noes = ", ".join(f"{sum(one.partition(': ')[2].startswith(no) for one in broken)} {no}" for no in NOES)
-    peak = max(count["gigabytes"] for count in counts)
+    peak = max((count["gigabytes"] for count in counts), default=0.0)
     print(f"{'all':<26}{total:>6} trials, {len(broken)} broken ({noes}), {minutes:g} minutes, at most {peak:.1f} GB")
     for sentence in broken:
         print(f"BROKEN {sentence}")
-    return int(bool(broken))
+    return int(bool(broken) or len(counts) < len(outputs))
 
 
 def make_trials(part: str, seed: int, seconds: float, only: str) -> int:
@@ -83,7 +85,7 @@ def make_trials(part: str, seed: int, seconds: float, only: str) -> int:
     kinds = {name: trial for name, trial in KINDS[part].items() if only in name}
     tried: Counter[str] = Counter()
     noticed: Counter[str] = Counter()
-    spent: Counter[str] = Counter()
+    spent = dict.fromkeys(kinds, 0.0)
     broken: list[str] = []
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:

@@ -5,7 +5,8 @@ import random
 from pathlib import Path
 
 import pytest
-from reference.chaos import damage, mutated
+from reference.chaos import damage
+from reference.chaos_input import mutated
 from small_jobs import alter, truncate
 from small_results import example_file
 

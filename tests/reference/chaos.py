@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -28,6 +29,7 @@ from hindsight_rl.experiments.study import worker
 from hindsight_rl.training import compiled_loop
 from hindsight_rl.training.program import Program, make_program
 from hindsight_rl.training.settings import Settings
+from hindsight_rl.training.state import Runs
 
 ENVIRONMENT = "bit-flipping-4"
 STUDY = """
@@ -69,7 +71,7 @@ class Chaos:
         (self.home / "study.toml").write_text(STUDY)
         self.flags = [*small_flags(runs=2, batches=20), "--keep-every", "10"]
         self.killed = {
-            folder: states_during(lambda one=arguments: require(one), folder, self.home / f"{folder.name}-events")
+            folder: states_during(partial(require, arguments), folder, self.home / f"{folder.name}-events")
             for folder, arguments in ((self.run, self.training(self.run)), (self.study, self.studying(self.study)))
         }
         require(["export", str(self.run), "--formats", "npz", "--output", str(self.home / "export")])
@@ -180,10 +182,10 @@ def shared_programs(patch: pytest.MonkeyPatch) -> None:
     # Asked once for each program; JAX keeps what it compiled, but not what it knows of its memory.
     require_memory = compiled_loop.require_memory_to_compile
 
-    def require_once(program: Program, runs: object) -> None:
+    def require_once(program: Program, runs: Runs) -> None:
         if id(program) not in measured:
             measured.add(id(program))
-            require_memory(program, runs)  # type: ignore[arg-type]
+            require_memory(program, runs)
 
     patch.setattr(train, "require_memory_to_compile", require_once)
 

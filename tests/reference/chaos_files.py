@@ -5,6 +5,7 @@ import json
 import os
 import sqlite3
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -29,7 +30,7 @@ def damaged_run(chaos: Chaos) -> bool:
     if refused and not verdict:
         raise Broken(f"silent: verify passed a {path.name} that cannot be used: {said}")
     for batch in (10, 20):
-        tried(lambda batch=batch: hindsight_rl.load(folder, batch), _kept(chaos, batch), f"loading batch {batch}")
+        tried(partial(hindsight_rl.load, folder, batch), _kept(chaos, batch), f"loading batch {batch}")
     tried(lambda: hindsight_rl.load(folder, "best"), _kept(chaos, "best"), "loading the best")
     return bool(verdict or refused)
 

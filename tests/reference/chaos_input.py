@@ -7,7 +7,24 @@ from pathlib import Path
 from reference.chaos import STUDY, Broken, Chaos, Trial, damage, loaded, spoken
 
 TEXTS = ("settings.json", "summary.json", "versions.json")
-VALUES = [None, -1, 0, 2.5, 10**30, "text", "", [], {}, [[]], True, float("inf"), "[/b]", "a:b", "x" * 5000, "\x1b[31m"]
+VALUES: list[object] = [
+    None,
+    -1,
+    0,
+    2.5,
+    10**30,
+    "text",
+    "",
+    [],
+    {},
+    [[]],
+    True,
+    float("inf"),
+    "[/b]",
+    "a:b",
+    "x" * 5000,
+    "\x1b[31m",
+]
 WORDS = [
     "",
     "-1",

@@ -137,7 +137,9 @@ class Nothing(Good):
         return None
 
 
-HOSTILE = [one for one in list(vars().values()) if isinstance(one, type) and issubclass(one, Good) and one is not Good]
+HOSTILE: list[type[Good]] = [
+    one for one in list(vars().values()) if isinstance(one, type) and issubclass(one, Good) and one is not Good
+]
 for _environment in (Good, *HOSTILE):
     gymnasium.register(
         f"{_environment.__name__}-v0", entry_point=f"{__name__}:{_environment.__name__}", max_episode_steps=12

@@ -208,5 +208,5 @@ def _save_evaluations(folder: Path, snapshot: Snapshot) -> None:
 
 def _save_checkpoint(job: Job, path: Path, snapshot: Snapshot) -> None:
     content = job.to_json()
-    metadata = {"job": content, DIGEST: content_digest(content), NUMERICS: numerics()}
+    metadata: dict[str, Any] = {"job": content, DIGEST: content_digest(content), NUMERICS: numerics()}
     save_checkpoint(path, snapshot_to_arrays(snapshot), metadata)
