@@ -178,8 +178,9 @@ def _spelled(value: Any) -> dict[str, Any]:
     """What is no JSON and still only names and numbers: a specification of Gymnasium, a function of a module."""
     if hasattr(value, "to_json"):
         return {SPECIFICATION: value.to_json()}
-    if getattr(sys.modules.get(value.__module__), value.__name__, None) is value:
-        return {FUNCTION: [value.__module__, value.__name__]}
+    module, name = str(value.__module__), str(value.__name__)
+    if getattr(sys.modules.get(module), name, None) is value:
+        return {FUNCTION: [module, name]}
     raise TypeError
 
 
