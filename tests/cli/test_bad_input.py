@@ -187,11 +187,20 @@ def test_what_cannot_fit_into_memory_is_refused_before_anything_is_made(
     assert lower in said
 
 
+@pytest.mark.parametrize("command", ["evaluate", "render"])
+def test_more_episodes_than_fit_into_memory_are_refused(refusal: Refusal, copied: Path, command: str) -> None:
+    said = refusal(command, str(copied), "--episodes", str(10**15))
+    assert said.startswith("This needs at least 17,000,000.0 GB of memory, and ")
+    assert said.endswith(" can be had: lower the episodes.")
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [
         (MemoryError("too large"), "The memory does not suffice (MemoryError: too large): lower the batch size, "),
         (RuntimeError("RESOURCE_EXHAUSTED: Out of memory"), "The memory does not suffice (RuntimeError: RESOURCE"),
+        (RuntimeError("INTERNAL: Out of memory allocating 9 bytes"), "The memory does not suffice (RuntimeError: INT"),
+        (OverflowError("Python integer 3000000000 out of bounds for int32"), "This is more than 32 bits can count ("),
         (PermissionError(13, "Permission denied", "a/b"), "The system refused: Permission denied ('a/b')."),
         (RuntimeError("Unable to initialize backend 'x'\nmore"), "JAX cannot start (RuntimeError: Unable to init"),
     ],

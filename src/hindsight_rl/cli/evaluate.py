@@ -25,6 +25,7 @@ from hindsight_rl.records.files import read_bytes
 from hindsight_rl.rollout.compiled import Outcomes, play
 from hindsight_rl.rollout.hosted import open_pool, play_hosted
 from hindsight_rl.training.compilation import keep_compiled_programs
+from hindsight_rl.training.memory import require_memory_of_episodes
 
 SLOTS = 32
 """Episodes of a hosted environment that are played side by side, whatever the number of workers."""
@@ -145,6 +146,7 @@ def check_episodes(episodes: int, seed: int) -> None:
     """Refuse numbers that cannot be."""
     if episodes < 1:
         raise HindsightError(f"episodes must be at least 1, not {episodes}.")
+    require_memory_of_episodes(episodes)
     if not 0 <= seed < 2**32:
         raise HindsightError(f"seed must lie between 0 and {2**32 - 1}, not {seed}.")
 

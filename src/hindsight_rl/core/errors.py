@@ -10,6 +10,9 @@ LONGEST_SENTENCE = 4000
 """Characters of a sentence of ours, which may repeat what somebody named; all that a path can hold almost fits."""
 
 
+_NO_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory allocating")
+
+
 class HindsightError(ValueError):
     """A mistake in what the user asked for, or damage found on disk; its message is one clear sentence."""
 
@@ -32,8 +35,10 @@ def _initials(name: str, options: Iterable[str]) -> list[str]:
 
 def fault_of_machine(error: BaseException) -> str | None:
     """A sentence for what the machine is to blame for: memory, files, or a backend of JAX that is not there."""
-    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+    if isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY):
         return f"The memory does not suffice ({gist(error)}): lower the batch size, the widths of layers or the runs."
+    if isinstance(error, OverflowError) and "out of bounds for int32" in str(error):
+        return f"This is more than 32 bits can count ({gist(error)}): lower the batch size or the episodes."
     if isinstance(error, OSError):
         about = f" ('{error.filename}')" if error.filename else ""
         return f"The system refused: {error.strerror or gist(error)}{about}."

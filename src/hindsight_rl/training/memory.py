@@ -19,6 +19,7 @@ from hindsight_rl.training.settings import Settings
 _LIMIT_OF_GROUP = Path("/sys/fs/cgroup/memory.max")
 _HELD = ("dot_general", "conv_general_dilated", "gather", "scatter", "sort", "cumsum", "concatenate", "scan", "while")
 """Steps whose results are written to memory; those of others may be computed where they are used."""
+_BYTES_OF_OUTCOME = 17
 _OF_RUNS = "the runs, the hidden layers or the capacity of the replay buffer"
 _OF_STEPS = "the batch size, the evaluation episodes, the horizon or the hidden layers"
 
@@ -27,6 +28,11 @@ def require_memory(program: Program, settings: Settings, runs: int) -> None:
     """Refuse what cannot be held at all. What is let through may still be too much: this counts only what must be."""
     needs = needed_bytes(program, settings, runs)
     _require("at least ", sum(needs.values()), max(needs, key=lambda name: needs[name]))
+
+
+def require_memory_of_episodes(episodes: int) -> None:
+    """Refuse more episodes than could be counted in memory, each with its random numbers, return and success."""
+    _require("at least ", episodes * _BYTES_OF_OUTCOME, "the episodes")
 
 
 def require_memory_of_steps(traced: Any) -> None:
