@@ -41,6 +41,8 @@ BEFORE = {
     "docs/studies.md": ["hindsight study run paper --output elsewhere/paper"],
 }
 """What a page takes for granted."""
+ELSEWHERE = {"docs/cluster.md"}
+"""Pages whose commands want a cluster; tests/experiments/test_ray_studies.py starts one."""
 
 
 def commands_of(page: Path) -> list[str]:
@@ -86,7 +88,9 @@ def watch(words: list[str]) -> None:
         assert process.wait() == 130
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if commands_of(page)], ids=name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if commands_of(page) and name(page) not in ELSEWHERE], ids=name
+)
 def test_the_commands_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -99,7 +103,5 @@ def test_the_commands_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pyt
         print("hindsight", *words)
         if words[0] == "watch":
             watch(words)
-        elif "--on" in words:  # Ray wants a process of its own
-            subprocess.run([sys.executable, "-m", "hindsight_rl", *words], check=True)
         else:
             main(words)  # a refusal would be a SystemExit
