@@ -29,3 +29,13 @@ def test_a_simulator_plays_goals_of_the_users_own(capsys: pytest.CaptureFixture[
     (run,) = json.loads(capsys.readouterr().out)["runs"]
     assert [row["success_rate"] for row in run["goals"]] == [1, 0]
     assert run["goals"][1]["mean_return"] == -50
+
+
+def test_a_simulator_is_filmed_not_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pytest.importorskip("gymnasium_robotics")
+    drawing = tmp_path / "arm.gif"
+    with pytest.raises(SystemExit) as stop:
+        main(["render", "zoo:fetch-reach", "--output", str(drawing)])
+    assert stop.value.code == 2
+    said = f"hindsight: A simulator is filmed, not drawn: give --video FILE, not --output {drawing}.\n"
+    assert capsys.readouterr().err == said
