@@ -34,6 +34,14 @@ def descendants(parent: int) -> Iterator[int]:
                 yield from descendants(int(path.parent.name))
 
 
+def names_below(parent: int) -> dict[int, bytes]:
+    found = {}
+    for each in descendants(parent):
+        with suppress(OSError):
+            found[each] = Path(f"/proc/{each}/cmdline").read_bytes()
+    return found
+
+
 def listened_at(processes: list[int]) -> set[str]:
     """The addresses at which some processes listen, as the kernel writes them."""
     held = set()
@@ -61,10 +69,12 @@ def test_a_killed_worker_and_ctrl_c_lose_nothing_and_leave_nobody_behind(
         assert process.stderr is not None
         said = iter(process.stderr.readline, "")
         next(line for line in said if "4 runs in" in line)
-        family = list(descendants(process.pid))
+        while not (working := [each for each, name in names_below(process.pid).items() if b"ray::work" in name]):
+            assert process.poll() is None  # between two pieces nobody works
+        names = names_below(process.pid)
+        family = list(names)
         addresses = listened_at([process.pid, *family])
-        names = {each: Path(f"/proc/{each}/cmdline").read_bytes() for each in family}
-        os.kill(next(each for each, name in names.items() if name.startswith(b"ray::work_stepwise")), signal.SIGKILL)
+        os.kill(working[0], signal.SIGKILL)
         next(line for line in said if "lost its worker and is handed out again" in line)
         process.send_signal(signal.SIGINT)
         rest = process.stderr.read()
