@@ -140,7 +140,5 @@ class Nothing(Good):
 HOSTILE: list[type[Good]] = [
     one for one in list(vars().values()) if isinstance(one, type) and issubclass(one, Good) and one is not Good
 ]
-for _environment in (Good, *HOSTILE):
-    gymnasium.register(
-        f"{_environment.__name__}-v0", entry_point=f"{__name__}:{_environment.__name__}", max_episode_steps=12
-    )
+for _name in ("Good", *(one.__name__ for one in HOSTILE)):
+    gymnasium.register(f"{_name}-v0", entry_point=f"{__name__}:{_name}", max_episode_steps=12)
