@@ -37,7 +37,7 @@ FOUR_ROOMS = "hindsight train four-rooms --output runs/"
 BEFORE = {
     "docs/compare.md": [f"{FOUR_ROOMS}a", f"{FOUR_ROOMS}b --method hpg", "hindsight study run mine.toml"],
     "docs/policies.md": ["hindsight train four-rooms"],
-    "docs/commands.md": ["hindsight study run paper --output other"],
+    "docs/commands.md": ["hindsight study run paper --search-runs 2 --output other"],
     "docs/studies.md": ["hindsight study run paper --output elsewhere/paper"],
 }
 """What a page takes for granted."""
