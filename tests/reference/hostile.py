@@ -1,5 +1,6 @@
 """Gymnasium environments that mean harm, and one that does not."""
 
+import multiprocessing
 import os
 import signal
 import time
@@ -82,9 +83,14 @@ class Raises(Good):
         raise KeyError("joint")
 
 
+def in_worker() -> bool:
+    """The first episodes are played in the program's own process, which cannot be saved from an end of this kind."""
+    return multiprocessing.parent_process() is not None
+
+
 class Exits(Good):
     def spoiled(self, *result: Any) -> Any:
-        os._exit(3)
+        return os._exit(3) if in_worker() else result
 
 
 class ExitsPolitely(Good):
@@ -94,17 +100,19 @@ class ExitsPolitely(Good):
 
 class Interrupts(Good):
     def spoiled(self, *result: Any) -> Any:
-        raise KeyboardInterrupt
+        if in_worker():
+            raise KeyboardInterrupt
+        return result
 
 
 class Kills(Good):
     def spoiled(self, *result: Any) -> Any:
-        os.kill(os.getpid(), signal.SIGKILL)
+        return os.kill(os.getpid(), signal.SIGKILL) if in_worker() else result
 
 
 class Hangs(Good):
     def spoiled(self, *result: Any) -> Any:
-        time.sleep(3600)
+        return time.sleep(3600) if in_worker() else result
 
 
 class NanObservation(Good):

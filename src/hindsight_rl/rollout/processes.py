@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.core.errors import HindsightError, gist
 from hindsight_rl.environments.simulators import Simulator, SimulatorSource
 from hindsight_rl.rollout.crew import Crew, Lost, Order, Worker, carry_out
 from hindsight_rl.rollout.orphans import end_with_parent
@@ -35,7 +35,11 @@ def serve(source: SimulatorSource, layout: Layout, slots: int, buffer: Any, conn
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
             order = Order.unpack(connection.recv_bytes())
-            connection.send_bytes(carry_out(source, simulators, shared, order))
+            try:
+                answer = carry_out(source, simulators, shared, order)
+            except (KeyboardInterrupt, SystemExit) as error:  # here it can only be the environment that raises these
+                answer = f"The environment raised {gist(error)}.".encode()
+            connection.send_bytes(answer)
     for simulator in simulators.values():
         simulator.close()
 

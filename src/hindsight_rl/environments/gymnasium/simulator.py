@@ -99,7 +99,7 @@ class GymnasiumGoal(Simulator):
         """Call a stranger's code, which may raise anything."""
         try:
             return call()
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # one that ends the program would end it without a word
             raise HindsightError(f"The environment '{self.name}' failed {self._when}: {gist(error)}.") from error
 
     def _several(self, count: int, parts: str, call: Callable[[], Any]) -> Any:
@@ -139,7 +139,7 @@ def make_environment(environment: Wanted, options: Mapping[str, Any], pictures: 
         return gymnasium.make(environment, disable_env_checker=True, **options)
     except HindsightError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         name = getattr(environment, "id", getattr(environment, "__name__", environment))
         raise HindsightError(f"The environment '{name}' cannot be made: {gist(error)}.") from error
 
