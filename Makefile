@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup system-packages demo test test-slow test-chaos test-chaos-cluster bench-cluster coverage lint types hooks bench bench-replay bench-packages results-paper results-halving results-her results-hosted results-hppo results-gradients docs format clean
+.PHONY: help setup system-packages demo test test-slow test-chaos test-chaos-cluster bench-cluster coverage lint types hooks bench bench-replay bench-packages results-paper results-halving results-her results-hosted results-hppo results-gradients results-map results-questions docs format clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -105,6 +105,12 @@ results-hppo: setup ## Hindsight PPO beside PPO, on bits, rooms and robots (hour
 
 results-gradients: setup ## The measurements of docs/gradients.md (half an hour; goes on where it stopped)
 	$(BIN)/python scripts/results_gradients.py
+
+results-map: setup bench-packages ## The map of methods (an hour of one core; goes on where it stopped)
+	$(BIN)/python scripts/results_map.py
+
+results-questions: setup ## The paper's open questions (half an hour of one core; goes on where it stopped)
+	$(BIN)/python scripts/results_questions.py
 
 docs: setup ## The documents as a site in build/site, every link checked
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'

@@ -123,9 +123,11 @@ def places(runs: Sequence[Run]) -> Places:
         found[environment] = {}
         for method in ROWS:
             own = [run for run in runs if (run.environment, run.method) == (environment, method)]
+            mine = [run for run in own if run.source == MAP]
+            # Those of results/hppo have the same settings and seeds, but most were stopped before they had learned.
+            own = [run for run in own if run.source != "hppo"] if mine else own
             if own:
-                timed = [run for run in own if run.source == MAP] or [run for run in own if run.source == "hppo"]
-                found[environment][method] = Place(most_runs(own), timed or own)
+                found[environment][method] = Place(most_runs(own), mine or own)
     compiled = [name for name in found if best(name) is not None]
     order = sorted(compiled, key=lambda name: (*BATCHES, name).index(name)) + sorted(found.keys() - set(compiled))
     return {name: found[name] for name in order}

@@ -22,6 +22,7 @@ NETWORKS: Runs = {
     "dqn": ("dqn", 100, REPLAY),
     "dqn+her": ("dqn+her", 100, {**REPLAY, **FUTURE}),
     "hppo, none\nachieved": ("hppo", 40, {"achieved_share": 0.0, "earlier_share": 0.0, "own_share": 0.1}),
+    "hppo, 40 %\nachieved": ("hppo", 40, {}),
     "hppo, all\nachieved": ("hppo", 40, {"achieved_share": 1.0, "earlier_share": 0.0, "own_share": 0.0}),
 }
 

@@ -105,12 +105,18 @@ def learned_reward() -> None:
     kept = Kept("learned-reward")
     for labels in LABELS:
         kept.get(f"errors, {labels} labels", partial(_all_errors, labels))
+        kept.get(f"errors, {labels} labels, near misses", partial(_all_errors, labels, near=True))
     for labels in LABELS:
         kept.get(f"learning, {labels} labels", partial(_learn_from_labels, kept, labels))
     kept.get("learning, known", lambda: _true_success(BitFlipping(BITS)))
     figure, axes = panels(["strings taken for the goal by mistake", "success with the true reward"])
-    errors = {labels: np.array(kept.found[f"errors, {labels} labels"]) for labels in LABELS}
-    axes[0].boxplot([errors[labels][:, 0] for labels in LABELS], tick_labels=[str(labels) for labels in LABELS])
+    errors = {
+        (labels, kind): np.array(kept.found[f"errors, {labels} labels{kind}"])
+        for kind in ("", ", near misses")
+        for labels in LABELS
+    }
+    ticks = [f"{labels}{' near' if kind else ''}" for labels, kind in errors]
+    axes[0].boxplot([of[:, 0] for of in errors.values()], tick_labels=ticks)
     axes[0].set_xlabel("labelled pairs")
     axes[0].set_ylabel(f"of {2**BITS - 1}, {DRAWS} classifiers")
     names = {"known": "known", **{f"{labels} labels": str(labels) for labels in LABELS}}
@@ -118,21 +124,25 @@ def learned_reward() -> None:
     draw_points(axes[1], {short: kept.found[f"learning, {name}"] for name, short in names.items()}, "success rate")
     axes[1].set_xlabel("labelled pairs")
     save("learned-reward", figure)
-    for labels in LABELS:
-        false, missed = errors[labels].T
-        quartiles = np.quantile(false, [0.25, 0.5, 0.75])
-        middle = _errors(_middling(kept, labels))
-        print(f"learned-reward, {labels}: false {quartiles}, missed {missed.mean():.2f}, learned with {middle}")
+    for (labels, kind), of in errors.items():
+        false, missed = of.T
+        print(f"learned-reward, {labels}{kind}: false {np.quantile(false, [0.25, 0.5, 0.75])}, missed {missed.mean()}")
+        print(f"  without a mistake {np.mean((false == 0) & (missed == 0)):.2f}")
     for name in names:
         print(f"learned-reward, {name}: success {said(kept.found[f'learning, {name}'])}")
 
 
-def _classifier(labels: int, seed: int) -> tuple[float, ...]:
-    """Logistic regression on which bits differ: half of its pairs are strings with themselves as goals."""
+def _classifier(labels: int, seed: int, near: bool = False) -> tuple[float, ...]:
+    """Logistic regression on which bits differ: half of its pairs are strings with themselves as goals.
+
+    The others are strings with random goals or, where `near`, with goals that differ in one bit.
+    """
     from scipy.optimize import minimize
 
     generator = np.random.default_rng(seed)
     states, goals = generator.integers(0, 2, (2, labels, BITS))
+    if near:
+        goals = np.where(np.arange(BITS) == generator.integers(0, BITS, (labels, 1)), 1 - states, states)
     positive = np.arange(labels) < labels // 2
     goals = np.where(positive[:, None], states, goals)
     signs = np.where((states == goals).all(axis=1), 1.0, -1.0)
@@ -144,8 +154,8 @@ def _classifier(labels: int, seed: int) -> tuple[float, ...]:
     return tuple(float(round(weight, 6)) for weight in minimize(loss, np.zeros(BITS + 1)).x)
 
 
-def _all_errors(labels: int) -> list[tuple[int, int]]:
-    return [_errors(_classifier(labels, seed)) for seed in range(DRAWS)]
+def _all_errors(labels: int, near: bool = False) -> list[tuple[int, int]]:
+    return [_errors(_classifier(labels, seed, near)) for seed in range(DRAWS)]
 
 
 def _errors(weights: tuple[float, ...]) -> tuple[int, int]:

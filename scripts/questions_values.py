@@ -29,15 +29,16 @@ def hindsight_value() -> None:
     problem = finite_problem(square_room(SIZE, SLIP, HORIZON))
     for name, (method, batches, options) in VALUE_RUNS.items():
         kept.get(name, partial(_unexplained, problem, method, batches, options))
-    figure, axes = panels(["where the policy goes, under pursued goals", "all states, goals and times"])
+    figure, axes = panels(["where the policy goes", "all states, goals and times"])
     for one, kind in zip(axes, ("visited", "everywhere"), strict=True):
         for number, name in enumerate(VALUE_RUNS):
             if name not in kept.found:
                 continue
-            found, quantity = kept.found[name], "unexplained share of the values' variance"
-            draw_lines(one, found["episodes"], {name: found[kind]}, "episodes", quantity, first=number)
+            found, quantity = kept.found[name], "unexplained share of variance"
+            later = np.array(found[kind])[:, 1:]  # a logarithm has no room for the beginning
+            draw_lines(one, found["episodes"][1:], {name: later}, "episodes", quantity, first=number)
         one.axhline(1, color="#333333", linewidth=0.8, linestyle="dotted")
-        one.set_xscale("symlog", linthresh=64)
+        one.set_xscale("log")
         one.set_yscale("log")
     save("hindsight-value", figure)
     for name, found in kept.found.items():

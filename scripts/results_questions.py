@@ -30,9 +30,12 @@ QUESTIONS = {
 def main() -> None:
     """Answer the questions that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", choices=QUESTIONS, metavar="NAME", help=", ".join(QUESTIONS))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(QUESTIONS))
     parser.add_argument("--no-runs", action="store_true", help="compute nothing: draw what is kept")
     arguments = parser.parse_args()
+    unknown = sorted(set(arguments.names) - QUESTIONS.keys())
+    if unknown:
+        parser.error(f"There is no question '{unknown[0]}'. Known: {', '.join(QUESTIONS)}.")
     COMPUTES[0] = not arguments.no_runs
     keep_compiled_programs()
     for name in arguments.names or QUESTIONS:
