@@ -44,18 +44,25 @@ class Kept:
         """Compute what is not kept under a name yet, unless nothing is to be computed."""
         self._read()
         if name not in self.found and COMPUTES[0]:
-            value = json.loads(json.dumps(compute(), default=_plain))
+            value = _plain(compute())
             self._read()
             self.found[name] = value
             make_folder(FOLDER)
-            write_atomically(self._path, (json.dumps(self.found, indent=1) + "\n").encode())
+            lines = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in self.found.items()]
+            write_atomically(self._path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
             print(f"{self._path.stem}: {name}", flush=True)
 
 
 def _plain(value: Any) -> Any:
-    """Arrays and numbers of NumPy and JAX for JSON, with as many digits as float32 has."""
+    """Arrays and numbers of NumPy and JAX for JSON, with as many digits as matter."""
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, int | str):
+        return value
     array = np.asarray(value, np.float64)
-    return [float(f"{one:.7g}") for one in array] if array.ndim == 1 else array.tolist()
+    return [_plain(one) for one in array] if array.ndim else float(f"{float(array):.5g}")
 
 
 class Moment(NamedTuple):
