@@ -70,3 +70,13 @@ def test_random_damage_to_a_checkpoint_is_noticed_or_changes_nothing(
         checkpoint.write_bytes(damage(before, draw))
         noticed += verified(copied, capsys)[0]
     assert noticed >= 20
+
+
+def test_a_link_that_leads_nowhere_is_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    example_file(tmp_path / "results.sqlite")
+    assert verified(tmp_path, capsys)[0] == 0
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "cell.npz").symlink_to(tmp_path / "nowhere")
+    code, lines = verified(tmp_path, capsys)
+    assert code == 1
+    assert any("cell.npz" in line for line in lines)

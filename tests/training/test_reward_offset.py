@@ -71,7 +71,13 @@ def test_it_teaches_what_such_an_environment_would(method: str) -> None:
     assert not all(np.allclose(ours, theirs, rtol=1e-3) for ours, theirs in zip(shifted, plain, strict=True))
 
 
+@pytest.mark.parametrize("method", ["hppo", "hpg", "dqn"])
 @pytest.mark.parametrize("offset", ["1", float("nan"), None])
-def test_what_is_no_number_is_refused(offset: Any) -> None:
+def test_what_is_no_number_is_refused(offset: Any, method: str) -> None:
+    """But for hindsight PPO, which chooses one where none is given."""
+    settings = {"reward_offset": offset, "method": method}
+    if offset is None and method == "hppo":
+        assert make_settings(settings).options.reward_offset is None
+        return
     with pytest.raises(HindsightError, match="reward_offset must be a finite number"):
-        make_settings({"reward_offset": offset})
+        make_settings(settings)

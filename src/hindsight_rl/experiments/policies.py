@@ -52,6 +52,8 @@ def load_known(source: str | Path, checkpoint: str | int = LAST) -> list[Known]:
     path = Path(source)
     if (path / SETTINGS).exists():
         return _of_run(path, batch)
+    if path.suffix in _READERS and not path.is_dir():
+        raise HindsightError(f"'{path}' is for {_READERS[path.suffix]} to read; load the {EXPORTED} beside it.")
     if not (path.exists() or str(source).startswith(PREFIX)):
         raise HindsightError(f"There is no file or folder '{source}'.")
     if batch != LAST:
@@ -60,8 +62,6 @@ def load_known(source: str | Path, checkpoint: str | int = LAST) -> list[Known]:
         return [Known(*load_policy(zoo_path(str(source))))]
     if path.is_dir():
         return _of_folder(path)
-    if path.suffix in _READERS:
-        raise HindsightError(f"'{path}' is for {_READERS[path.suffix]} to read; load the {EXPORTED} beside it.")
     return _of_file(path)
 
 

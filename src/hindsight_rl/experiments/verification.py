@@ -1,14 +1,19 @@
-"""Looking through run and study folders for damage, a line for each file; nothing that they name is imported or run."""
+"""Looking through run and study folders for damage, a line for each file; nothing that they name is imported or run.
+
+A link that leads nowhere is there, and is damage.
+"""
 
 import csv
 import io
 import json
 from collections.abc import Callable, Iterator
 from functools import partial
+from os.path import lexists
 from pathlib import Path
 from typing import NamedTuple
 
 from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.experiments.best_policies import BEST
 from hindsight_rl.experiments.definition import SETTINGS
 from hindsight_rl.experiments.job import CHECKPOINT, CHECKPOINTS, EVALUATIONS, VERSIONS, require_settings_as_written
 from hindsight_rl.experiments.study.policies import POLICIES
@@ -45,11 +50,11 @@ def verify(folder: Path) -> Iterator[Verdict]:
 def _of_run(folder: Path) -> Iterator[Verdict]:
     yield _checked(folder / SETTINGS, lambda: _settings(folder))
     yield _checked(folder / CHECKPOINT, lambda: _checkpoint(folder / CHECKPOINT))
-    for path in sorted((folder / CHECKPOINTS).glob("batch-*.npz")):
+    for path in (*sorted((folder / CHECKPOINTS).glob("batch-*.npz")), *sorted((folder / BEST).glob("*.npz"))):
         yield _checked(path, partial(_checkpoint, path))
     yield _checked(folder / EVALUATIONS, lambda: _table(folder))
     for name in (VERSIONS, SUMMARY):
-        if (folder / name).exists():
+        if lexists(folder / name):
             yield _checked(folder / name, partial(_object, folder / name))
     yield from _pictures(folder)
 
@@ -57,9 +62,9 @@ def _of_run(folder: Path) -> Iterator[Verdict]:
 def _of_study(folder: Path) -> Iterator[Verdict]:
     yield _checked(folder / RESULTS, lambda: _results(folder / RESULTS))
     for path in (folder / UNFINISHED, *sorted((folder / POLICIES).glob("*.npz"))):
-        if path.exists():
+        if lexists(path):
             yield _checked(path, partial(_checkpoint, path))
-    if (folder / EVALUATIONS).exists():
+    if lexists(folder / EVALUATIONS):
         yield _checked(folder / EVALUATIONS, lambda: _export(folder / EVALUATIONS))
     yield from _pictures(folder)
 
