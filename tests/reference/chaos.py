@@ -66,6 +66,9 @@ class Chaos:
 
     def __post_init__(self) -> None:
         shared_programs(self.patch)
+        # Made-up arguments name files that begin nowhere: they are not to land where somebody works.
+        (self.home / "here").mkdir()
+        self.patch.chdir(self.home / "here")
         self.random = random.Random(self.seed)
         self.run, self.study = self.home / "run", self.home / "study"
         (self.home / "study.toml").write_text(STUDY)
