@@ -5,12 +5,12 @@ import math
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 
 from hindsight_rl.analysis.diagnosis.diagnose import diagnose
 from hindsight_rl.analysis.diagnosis.runs import Setting
 from hindsight_rl.analysis.words import counted
 from hindsight_rl.cli.commands import Diagnose
+from hindsight_rl.cli.console import PlainConsole
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.interface import Task
 from hindsight_rl.experiments.configuration import complete
@@ -36,13 +36,13 @@ def run_diagnose(command: Diagnose) -> None:
         head = {"environment": job.environment.id, "method": job.settings.method, "batch": int(evaluations.batches[-1])}
         print(json.dumps({**head, **found.to_json(), "figure": str(folder / METRICS) if drawn else None}))
         return
-    console = Console()
+    console = PlainConsole()
     how_far = f"{counted(found.runs, 'run')}, {int(evaluations.batches[-1]):,} of {job.settings.batches:,} batches"
     paragraphs = [f"{job.settings.method} on {job.environment.id}: {how_far}.", *found.sentences]
     if drawn:
         paragraphs.append(f"All metrics: {folder / METRICS}")
     for paragraph in paragraphs:
-        console.print(paragraph, highlight=False, markup=False, soft_wrap=True)
+        console.print(paragraph, soft_wrap=True)
 
 
 def setting_of(job: Job) -> Setting:
