@@ -10,6 +10,7 @@ from small_results import refusal
 
 from hindsight_rl.environments.registry import specify
 from hindsight_rl.experiments.job import run_job
+from hindsight_rl.training.keys import key_of
 from hindsight_rl.training.program import make_program
 
 pytestmark = pytest.mark.usefixtures("compiled_programs")
@@ -40,6 +41,12 @@ def test_a_run_does_not_go_on_under_other_settings_of_jax(
         jax.config.update(name, before)
     assert said.startswith(f"'{folder}' was made with {name} = {before}, and JAX now has {value}")
     assert said.endswith(asked)
+
+
+def test_keys_are_of_one_kind_whatever_jax_is_told() -> None:
+    expected = jax.random.key_data(key_of(7))
+    with jax.default_prng_impl("rbg"):
+        assert (jax.random.key_data(key_of(7)) == expected).all()
 
 
 def test_64_bits_are_refused() -> None:

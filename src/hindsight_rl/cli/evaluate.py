@@ -25,6 +25,7 @@ from hindsight_rl.records.files import read_bytes
 from hindsight_rl.rollout.compiled import Outcomes, play
 from hindsight_rl.rollout.hosted import open_pool, play_hosted
 from hindsight_rl.training.compilation import keep_compiled_programs
+from hindsight_rl.training.keys import key_of
 from hindsight_rl.training.memory import require_memory_of_episodes
 
 SLOTS = 32
@@ -124,7 +125,7 @@ def player(
     task: Task, episodes: int, seed: int, workers: int | None, goals: np.ndarray | None = None
 ) -> Callable[[Any], Outcomes]:
     """A function that lets a policy play greedy episodes; given goals take turns."""
-    key = jax.random.key(seed)
+    key = key_of(seed)
     wanted: Any = None if goals is None else goals[np.arange(episodes) % len(goals)]
 
     def exploit(policy: Any, observations: Array, goals: Array, times: Array) -> Array:

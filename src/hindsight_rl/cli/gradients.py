@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import jax
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -29,6 +28,7 @@ from hindsight_rl.experiments.job import load_policies
 from hindsight_rl.methods.registry import find_method
 from hindsight_rl.records.files import SECONDS_OF_WRITING, make_folder, remove_leftovers, require_ours, write_atomically
 from hindsight_rl.training.compilation import keep_compiled_programs
+from hindsight_rl.training.keys import key_of
 
 TABLE = "gradients.csv"
 
@@ -69,7 +69,7 @@ def _policy(command: Gradients, specification: Specification) -> tuple[Any, str]
         agent = find_method("hpg").make(
             _environment(specification), HindsightOptions(hidden_layers=command.hidden_layers)
         )
-        return agent.policy(agent.init(jax.random.key(command.seed))), "a fresh policy"
+        return agent.policy(agent.init(key_of(command.seed))), "a fresh policy"
     with trusting(command.run_folder, command.trust):
         job, snapshot, found = load_policies(command.run_folder, command.checkpoint)
     if job.environment != specification:

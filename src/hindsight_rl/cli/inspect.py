@@ -24,6 +24,7 @@ from hindsight_rl.experiments.definition import trusting
 from hindsight_rl.methods.registry import all_methods, find_method
 from hindsight_rl.records.files import write_atomically
 from hindsight_rl.rollout.trace import Acts, Trace, film_episode, trace
+from hindsight_rl.training.keys import key_of
 
 
 def list_environments(name: str = "") -> None:
@@ -152,7 +153,7 @@ def play_frames(
     """
     frames: list[tuple[str, str]] = []
     holds: list[int] = []
-    for number, key in enumerate(jax.random.split(jax.random.key(seed), episodes), 1):
+    for number, key in enumerate(jax.random.split(key_of(seed), episodes), 1):
         episode = trace(environment, policy, key)
         pictures = [environment.render(state, episode.goal) for state in episode.states]
         report(number, episode, pictures)

@@ -23,6 +23,7 @@ from hindsight_rl.estimators import cumulative_log_ratios, effective_sample_size
 from hindsight_rl.estimators.table import Estimator, Ingredients, find_estimator
 from hindsight_rl.exact import exact_gradient, exact_values, policy_table
 from hindsight_rl.rollout.compiled import collect
+from hindsight_rl.training.keys import key_of
 
 EpisodesEnd = Literal["goal", "horizon"]
 
@@ -123,7 +124,7 @@ def measure(
         draw = _sampler(environment, problem, setup)
         groups: list[_Totals] = []
         for group, share in enumerate(np.array_split(np.arange(samples), min(GROUPS, samples))):
-            keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), group), samples // GROUPS + 1)
+            keys = jax.random.split(jax.random.fold_in(key_of(seed), group), samples // GROUPS + 1)
             groups.append(jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), draw(known, keys, len(share))))
             tick(number, int(share[-1]) + 1)
         yield _conclude(setup, samples, groups, truth)

@@ -15,5 +15,10 @@ class Keys(NamedTuple):
 
 
 def keys_of(seed: Int[Array, ""]) -> Keys:
-    """The keys of a run, of one kind whatever JAX is told to use: a resumed run must draw the same numbers."""
-    return Keys(*jax.random.split(jax.random.key(seed, impl="threefry2x32"), 3))
+    """The keys of a run."""
+    return Keys(*jax.random.split(key_of(seed), 3))
+
+
+def key_of(seed: int | Int[Array, ""]) -> Key[Array, ""]:
+    """A key of one kind, whatever JAX is told to use: the same seed must give the same numbers."""
+    return jax.random.key(seed, impl="threefry2x32")
