@@ -24,6 +24,8 @@ from rich.table import Table
 INSTRUCTION = re.compile(r"\s+(?:ROOT )?%?[\w.\-]+ = \(?\w+\[([\d,]*)\]\S* ([\w\-]+)\(")
 FREE = {"parameter", "get-tuple-element", "bitcast", "constant", "tuple"}
 """Instructions that compute nothing."""
+TRAINS = re.compile(r"jit_+(advance|update)\b")
+"""The names of programs that train: many batches, or one batch of a hosted environment."""
 PRODUCTS = {"dot", "custom-call", "convolution"}
 
 
@@ -65,7 +67,7 @@ def main() -> None:
 
 
 def compiled(number: int, cell: Cell, source: Path) -> Work:
-    """The work of that program of a cell which computes most, compiled from one checkout."""
+    """The work of the program that trains a cell, compiled from one checkout."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {
             **os.environ,
@@ -77,7 +79,8 @@ def compiled(number: int, cell: Cell, source: Path) -> Work:
         done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"{cell.name} cannot be trained with {source}:\n{done.stderr}")
-        works = [work(path.read_text()) for path in Path(folder).glob("*cpu_after_optimizations.txt")]
+        paths = [path for path in Path(folder).glob("*cpu_after_optimizations.txt") if TRAINS.search(path.name)]
+        works = [work(path.read_text()) for path in paths]
     return max(works, key=lambda one: one.numbers)
 
 
