@@ -71,7 +71,7 @@ def _field(place: Any, one: Any, seconds: Any, fastest: float, short: Callable[[
 
 def _draw(axes: Any, column: int, row: int, colour: Any, lines: Sequence[str]) -> None:
     axes.add_patch(Rectangle((column - 0.48, row - 0.46), 0.96, 0.92, facecolor=colour, edgecolor=FAINT, linewidth=0.5))
-    dark = not isinstance(colour, str) and sum(colour[:3]) < 1.45
+    dark = not isinstance(colour, str) and sum(colour[:3]) < 1.65
     ink = "white" if dark else INK if len(lines) > 1 else FAINT
     if len(lines) == 1:
         axes.text(column, row, lines[0], ha="center", va="center", color=ink, fontsize=8.5)

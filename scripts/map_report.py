@@ -129,7 +129,9 @@ def places(runs: Sequence[Run]) -> Places:
             if own:
                 found[environment][method] = Place(most_runs(own), mine or own)
     compiled = [name for name in found if best(name) is not None]
-    order = sorted(compiled, key=lambda name: (*BATCHES, name).index(name)) + sorted(found.keys() - set(compiled))
+    bits = sorted((name for name in compiled if name.startswith("bit")), key=lambda name: int(name.split("-")[-1]))
+    rooms = sorted(set(compiled) - set(bits), key=lambda name: (*BATCHES, name).index(name))
+    order = [*bits, *rooms, *sorted(found.keys() - set(compiled))]
     return {name: found[name] for name in order}
 
 

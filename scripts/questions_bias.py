@@ -36,7 +36,8 @@ def hindsight_bias() -> None:
     for slip in (SLIP, 0.0):
         for name, (method, batches, options) in NETWORKS.items():
             kept.get(f"{name}, slip {slip:g}", partial(_networks, slip, method, batches, options))
-    figure, axes = panels(["infinite data: promised too much", "infinite data: what it costs", "networks"], 3.7)
+    titles = ["infinite data: promised too much", "infinite data: what it costs", "Q-networks", "HPPO's critic"]
+    figure, axes = panels(titles, 3.7)
     for number, (share, rows) in enumerate(exact.items()):
         promised, got, best = np.array(rows).T
         label = f"{share:.0%} relabelled"
@@ -47,21 +48,22 @@ def hindsight_bias() -> None:
     for one in axes[:2]:
         one.set_xlabel("slip")
         one.legend(frameon=False, fontsize=8.5)
-    groups = {
-        f"{name}\nslip {slip:g}": kept.found[f"{name}, slip {slip:g}"]["bias"]
-        for name in NETWORKS
-        for slip in (0.0, SLIP)
-        if f"{name}, slip {slip:g}" in kept.found
-    }
-    draw_points(axes[2], groups, "learned minus exact value at start", zero=True)
-    axes[2].tick_params(axis="x", labelrotation=60, labelsize=7)
+    for one, q_networks in zip(axes[2:], (True, False), strict=True):
+        groups = {
+            f"{name.removeprefix('hppo, ')}\nslip {slip:g}": kept.found[f"{name}, slip {slip:g}"]["bias"]
+            for name, (method, _, _) in NETWORKS.items()
+            for slip in (0.0, SLIP)
+            if method.startswith("dqn") == q_networks and f"{name}, slip {slip:g}" in kept.found
+        }
+        draw_points(one, groups, "learned minus exact value at start", zero=True)
+        one.tick_params(axis="x", labelsize=7.5)
     save("hindsight-bias", figure)
     for share, rows in exact.items():
         for slip, (promised, got, best) in zip(SLIPS, rows, strict=True):
             print(f"hindsight-bias, exact, {share:g}, slip {slip:g}: {promised:.3f}, gets {got:.3f} of {best:.3f}")
-    for name in groups:
-        found = kept.found[name.replace("\nslip", ", slip")]
-        print(f"hindsight-bias, {name!r}: " + ", ".join(f"{kind} {said(of)}" for kind, of in found.items()))
+    for name, found in kept.found.items():
+        if isinstance(found, dict):
+            print(f"hindsight-bias, {name!r}: " + ", ".join(f"{kind} {said(of)}" for kind, of in found.items()))
 
 
 def _limits(share: float) -> list[tuple[float, float, float]]:
