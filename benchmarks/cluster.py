@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -184,33 +185,56 @@ from pathlib import Path
 os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[: int(sys.argv[1])]))
 sys.path.insert(0, sys.argv[3])
 from cluster import timed
-print(timed(Path(sys.argv[2])))
+print(*timed(Path(sys.argv[2])))
 """
 
 
-def timed(folder: Path) -> float:
-    """Seconds from the first finished piece to the last, on a Ray with the cores that this process may use."""
-    moments = list[float]()
-    observer = Observer(finish=lambda piece, runs: moments.append(time.monotonic()), notice=print)
-    study = study_of(1, 80, batches=3000)
+def timed(folder: Path) -> tuple[float, float]:
+    """Seconds and seconds of CPU of a piece, on a Ray with the cores that this process may use."""
+    moments, spent = list[float](), list[float]()
+
+    def finish(piece: object, runs: object) -> None:
+        moments.append(time.monotonic())
+        spent.append(spent_by_all())
+
+    study = study_of(1, 60, batches=3000)
     with connected("ray") as cluster:
-        # The first pieces compile; each worker does so once.
-        run_study(study, folder, observer, engine=engine.RayEngine(cluster, Placement()))
-    cores = len(os.sched_getaffinity(0))
-    return (moments[-1] - moments[2 * cores - 1]) / (len(moments) - 2 * cores)
+        run_study(study, folder, Observer(finish=finish, notice=print), engine=engine.RayEngine(cluster, Placement()))
+    # The first pieces compile; each worker does so once.
+    first = 2 * len(os.sched_getaffinity(0)) - 1
+    pieces = len(moments) - 1 - first
+    return (moments[-1] - moments[first]) / pieces, (spent[-1] - spent[first]) / pieces
+
+
+def spent_by_all() -> float:
+    """Seconds of CPU of this process and all below it: Ray's processes, the workers, and the one writer."""
+    parents, spent = dict[int, int](), dict[int, int]()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            words, process = path.read_text().rpartition(")")[2].split(), int(path.parent.name)
+            parents[process], spent[process] = int(words[1]), int(words[11]) + int(words[12])
+    ours = {os.getpid()}
+    while below := {process for process, parent in parents.items() if parent in ours} - ours:
+        ours |= below
+    return sum(spent[process] for process in ours) / os.sysconf("SC_CLK_TCK")
 
 
 def measure_scaling() -> str:
-    """Pieces in a second on one core and on both, in turn."""
-    seconds: dict[int, list[float]] = {1: [], 2: []}
-    for _, cores in itertools.product(range(LEAST_ROUNDS), seconds):
+    """Pieces in a second on one core and on both, in turn; both as the clock and as the processors have it."""
+    rounds: dict[int, list[list[float]]] = {1: [], 2: []}
+    for _, cores in itertools.product(range(LEAST_ROUNDS), rounds):
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, "-c", TIMED, str(cores), f"{folder}/study", str(Path(__file__).parent)]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
-            seconds[cores].append(float(done.stdout))
-    one, two = (float(np.median(values)) for values in seconds.values())
-    spread = "; ".join(f"{cores}: {', '.join(f'{each:.2f}' for each in values)}" for cores, values in seconds.items())
-    return f"seconds a piece, one core {one:.2f}, two {two:.2f}: efficiency {one / two / 2:.2f} (rounds {spread})"
+            rounds[cores].append([float(word) for word in done.stdout.split()])
+    (one, one_cpu), (two, two_cpu) = (np.median(values, axis=0) for values in rounds.values())
+    spread = "; ".join(
+        f"{cores}: {', '.join(f'{clock:.2f} ({cpu:.2f})' for clock, cpu in values)}" for cores, values in rounds.items()
+    )
+    return (
+        f"seconds a piece (of CPU): one core {one:.2f} ({one_cpu:.2f}), two {two:.2f} ({two_cpu:.2f}): efficiency "
+        f"{one / two / 2:.2f}, as the processors have it {one_cpu / two_cpu:.2f} (rounds {spread})"
+    )
 
 
 def main() -> None:

@@ -42,6 +42,13 @@ def names_below(parent: int) -> dict[int, bytes]:
     return found
 
 
+def lives(process: int) -> bool:
+    """Whether a process does; one that has ended stays in the list until somebody has asked how."""
+    with suppress(OSError):
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
 def listened_at(processes: list[int]) -> set[str]:
     """The addresses at which some processes listen, as the kernel writes them."""
     held = set()
@@ -62,10 +69,7 @@ def test_a_killed_worker_and_ctrl_c_lose_nothing_and_leave_nobody_behind(
 ) -> None:
     pytest.importorskip("ray")
     run_study(small_study(**LONGER), tmp_path / "here")
-    (tmp_path / "longer.toml").write_text(study_text(**LONGER))
-    command = [str(PROGRAM), "study", "run", str(tmp_path / "longer.toml"), "--output", str(tmp_path / "there")]
-    environment = process_environment(compiled_programs)
-    with subprocess.Popen([*command, "--on", "ray"], stderr=subprocess.PIPE, text=True, env=environment) as process:
+    with begun(tmp_path, compiled_programs) as process:
         assert process.stderr is not None
         said = iter(process.stderr.readline, "")
         next(line for line in said if "4 runs in" in line)
@@ -84,7 +88,7 @@ def test_a_killed_worker_and_ctrl_c_lose_nothing_and_leave_nobody_behind(
     assert process.returncode == 130
     assert sentence(rest).startswith("Interrupted; what is finished is in")
     deadline = time.monotonic() + 60
-    while left := [each for each in family if Path(f"/proc/{each}").exists()]:
+    while left := [each for each in family if lives(each)]:
         assert time.monotonic() < deadline, f"{left} outlived the command"
         time.sleep(0.1)
     before = {run.key: run.seconds for run in results_in(tmp_path / "there").runs}
@@ -93,6 +97,44 @@ def test_a_killed_worker_and_ctrl_c_lose_nothing_and_leave_nobody_behind(
     after = {run.key: run.seconds for run in results_in(tmp_path / "there").runs}
     assert before.items() <= after.items()
     assert numbers_in(tmp_path / "there") == numbers_in(tmp_path / "here")
+
+
+def begun(folder: Path, compiled_programs: Path, **environment: str) -> subprocess.Popen[str]:
+    """The command that runs the longer study on a Ray of its own."""
+    (folder / "longer.toml").write_text(study_text(**LONGER))
+    command = [str(PROGRAM), "study", "run", str(folder / "longer.toml"), "--output", str(folder / "there")]
+    settings = process_environment(compiled_programs) | environment
+    return subprocess.Popen([*command, "--on", "ray"], stderr=subprocess.PIPE, text=True, env=settings)
+
+
+def test_a_head_that_is_gone_is_a_sentence_and_what_is_finished_is_kept(
+    compiled_programs: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("ray")
+    with begun(tmp_path, compiled_programs) as process:
+        assert process.stderr is not None
+        next(line for line in iter(process.stderr.readline, "") if "4 runs in" in line)
+        (head,) = (each for each, name in names_below(process.pid).items() if b"gcs/gcs_server" in name)
+        os.kill(head, signal.SIGKILL)
+        rest = process.stderr.read()
+    assert process.returncode == 2
+    assert sentence(rest) == "The head of the Ray cluster is gone; what is finished is kept."
+    assert len(results_in(tmp_path / "there").runs) >= 4
+
+
+def test_a_piece_whose_worker_was_out_of_memory_is_handed_out_again(compiled_programs: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    # Any machine uses more than a ten-thousandth of its memory: Ray ends each worker.
+    always = {"RAY_memory_usage_threshold": "0.0001", "RAY_memory_monitor_refresh_ms": "100"}
+    with begun(tmp_path, compiled_programs, **always) as process:
+        assert process.stderr is not None
+        said = iter(process.stderr.readline, "")
+        lost = [next(line for line in said if "lost its worker" in line) for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+    assert all("is handed out again (OutOfMemoryError: " in line for line in lost)
+    assert process.returncode == 130
+    assert sentence(rest).startswith("Interrupted; what is finished is in")
 
 
 FULL_DISK = """

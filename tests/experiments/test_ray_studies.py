@@ -6,7 +6,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -57,11 +59,15 @@ def cluster(compiled_programs: Path, tmp_path_factory: pytest.TempPathFactory) -
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     }
-    command = [sys.executable, "-c", CLUSTER, str(lacking)]
+    command, on_loopback = [sys.executable, "-c", CLUSTER, str(lacking)], {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment | on_loopback,
     ) as process:
         assert process.stdout is not None
         lines = iter(process.stdout.readline, "")
@@ -129,14 +135,41 @@ def test_several_nodes_come_to_the_bytes_of_this_machine_alone(
     assert len(before) == len((tmp_path / "there" / "results.sqlite").read_bytes())
 
 
+@pytest.mark.parametrize("changes", [{"RAY_AUTH_TOKEN": "0" * 64}, {"RAY_AUTH_MODE": "disabled"}])
+def test_whoever_has_another_token_or_none_is_not_let_in(
+    changes: dict[str, str], cluster: tuple[str, dict[str, str]], definition: Path, tmp_path: Path
+) -> None:
+    address, environment = cluster
+    said = run_on(address, environment | changes, definition, tmp_path / "there", 2)
+    assert sentence(said) == f"Ray at '{address}' lets nobody in: the token may be another one."
+    # One sentence, and not a line for each time that Ray would ask.
+    assert len(said.splitlines()) == 2
+
+
+def test_a_cluster_that_asks_for_a_token_is_not_asked_without_one(
+    cluster: tuple[str, dict[str, str]], definition: Path, tmp_path: Path
+) -> None:
+    address, environment = cluster
+    without = {name: value for name, value in environment.items() if name != "RAY_AUTH_TOKEN"}
+    said = sentence(run_on(address, without | {"HOME": str(tmp_path)}, definition, tmp_path / "there", 2))
+    assert said.startswith("A Ray cluster asks for its token, and there is none: set RAY_AUTH_TOKEN or")
+
+
 def test_an_address_that_does_not_answer_is_named(definition: Path, compiled_programs: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray")
-    for address, expected in (("127.0.0.1:9", "No Ray cluster answers"), ("nowhere", "--on must be ray, auto")):
-        ended = run_program(
-            ["study", "run", str(definition), "--output", str(tmp_path / "x"), "--on", address], compiled_programs
-        )
-        assert ended.returncode == 2
-        assert expected in sentence(ended.stderr)
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
+        Thread(target=other.serve_forever, daemon=True).start()
+        for address, expected in (
+            ("127.0.0.1:9", "No Ray cluster answers"),
+            (f"127.0.0.1:{other.server_port}", "No Ray cluster answers"),
+            ("nowhere", "--on must be ray, auto"),
+        ):
+            ended = run_program(
+                ["study", "run", str(definition), "--output", str(tmp_path / "x"), "--on", address], compiled_programs
+            )
+            assert ended.returncode == 2
+            assert expected in sentence(ended.stderr)
+        other.shutdown()
 
 
 def test_without_ray_the_extra_is_named(definition: Path, compiled_programs: Path, tmp_path: Path) -> None:
@@ -171,6 +204,16 @@ def test_a_piece_goes_on_from_a_message_with_its_checkpoint(shared_programs: Non
     assert len(rest) < len(whole)
     for one, other in zip(*(finished_runs(messages[-1], ordered.piece) for messages in (whole, rest)), strict=True):
         assert all(np.array_equal(one.metrics[name], other.metrics[name], equal_nan=True) for name in one.metrics)
+
+
+def test_a_piece_that_goes_on_on_another_kind_of_processor_says_so(shared_programs: None) -> None:
+    ordered = first_order()
+    kept = next(m for m in map(Message.read, work_stepwise(ordered.text)) if m.kind == "kept")
+    for kind, expected in (("a slide rule", 1), (kept.content["processor"], 0)):
+        begun = Message(kept.kind, kept.number, {**kept.content, "processor": kind}, kept.arrays)
+        *_, last = (Message.read(content) for content in work_stepwise(ordered.text, begun.to_bytes()))
+        assert len(last.content["notices"]) == expected
+        assert all("was begun on a slide rule: the last bits" in notice for notice in last.content["notices"])
 
 
 def test_other_versions_are_refused_with_both_named() -> None:

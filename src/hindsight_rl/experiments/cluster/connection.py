@@ -4,12 +4,15 @@ import os
 import secrets
 import signal
 import socket
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from hindsight_rl.core.cores import cores
@@ -17,18 +20,22 @@ from hindsight_rl.core.errors import HindsightError, gist
 from hindsight_rl.core.interruption import SIGNALS
 from hindsight_rl.experiments.cluster.placement import Machine
 
+T = TypeVar("T")
 SECONDS_TO_ANSWER = 7.0
 SECONDS_BETWEEN_LOOKS = 2.0
 OBJECT_STORE_BYTES = 512 * 2**20
 """Room for results and checkpoints on their way; Ray would take a third of the memory."""
 CLIENT = "ray://"
 """How the addresses of Ray's client begin, for a driver outside of the cluster."""
+QUESTION_TO_HEAD, QUESTION_TO_SERVER = "/ray.rpc.NodeInfoGcsService/GetClusterId", "/ray.rpc.RayletDriver/ClusterInfo"
+"""What Ray answers only to those who know the token; a Ray that does not know the question refuses nobody by it."""
 ALWAYS = {
     "RAY_AUTH_MODE": "token",
     "RAY_USAGE_STATS_ENABLED": "0",  # tell nobody
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_gcs_rpc_server_connect_timeout_s": "5",
-    "RAY_gcs_rpc_server_reconnect_timeout_s": "20",
+    # So long after the head is gone Ray ends this process; by then it must have said so itself, and put things away.
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "30",
 }
 LOCAL = {
     # Read by Ray where it looks for this machine's address: without clusters it takes the loopback one.
@@ -82,7 +89,26 @@ class Cluster:
     @property
     def machines(self) -> Mapping[str, Machine]:
         """What each machine that is alive has, by Ray's name for it."""
-        return {node["NodeID"]: _machine(node["Resources"]) for node in self.ray.nodes() if node["Alive"]}
+        nodes = self.answer(self.ray.nodes)
+        return {node["NodeID"]: _machine(node["Resources"]) for node in nodes if node["Alive"]}
+
+    def answer(self, question: Callable[[], T]) -> T:
+        """The answer to what needs the head. Without it Ray waits, deaf to signals, and then ends this process."""
+        if self.head is None:
+            return question()
+        answer: Future[T] = Future()
+        threading.Thread(target=_answer, args=(question, answer), daemon=True).start()
+        while True:
+            with suppress(TimeoutError):
+                return answer.result(SECONDS_BETWEEN_LOOKS)
+            self.head.require()
+
+
+def _answer(question: Callable[[], T], answer: Future[T]) -> None:
+    try:
+        answer.set_result(question())
+    except BaseException as error:
+        answer.set_exception(error)
 
 
 def _head(ray: Any, address: str) -> Head | None:
@@ -105,11 +131,10 @@ def connected(address: str, needed_for: str = "--on") -> Iterator[Cluster]:
     for name, value in settings.items():
         os.environ.setdefault(name, value)
     ray = _imported(needed_for)
-    if address == "auto":
-        address = _found()
     if address != "ray":
-        _require_answer(address)
+        address = _answering(address)
         _require_token()
+        _require_admission(address)
     handlers = {each: signal.getsignal(each) for each in SIGNALS}
     try:
         _connect(ray, address)
@@ -140,7 +165,7 @@ def _connect(ray: Any, address: str) -> None:
         else:
             ray.init(address=address, **quiet)
     except ConnectionError as error:
-        raise HindsightError(f"Ray at '{address}' lets nobody in: the token may be another one.") from error
+        raise _not_admitted(address) from error
     except ImportError as error:
         raise HindsightError("ray:// needs Ray's client: pip install 'hindsight-rl[ray]'.") from error
     except Exception as error:  # Ray raises what it likes, bare exceptions too, where a part of it did not start
@@ -148,12 +173,34 @@ def _connect(ray: Any, address: str) -> None:
         raise HindsightError(f"{what}: {gist(error).rstrip('.')}.") from error
 
 
-def _found() -> str:
-    """The address of the cluster that this machine belongs to, as Ray finds it."""
+def _answering(address: str) -> str:
+    """The address at which a cluster answers. Ray itself would try for minutes, deaf to signals."""
+    if address != "auto":
+        _place(address)
+    if address.startswith(CLIENT):
+        _require_answer(address)
+        return address
+    from ray._private import ray_constants
+
+    found = _found(address)
+    try:
+        _require_answer(found)
+    except HindsightError:
+        # Ray takes this machine's name in its network for its loopback address, where it was not told otherwise.
+        ray_constants.ENABLE_RAY_CLUSTER = False
+        if (here := _found(address)) == found:
+            raise
+        _require_answer(here)
+        return here
+    return found
+
+
+def _found(address: str) -> str:
+    """An address as Ray understands it; `auto` is that of the cluster which this machine belongs to."""
     from ray._private.services import canonicalize_bootstrap_address_or_die
 
     try:
-        return str(canonicalize_bootstrap_address_or_die("auto"))
+        return str(canonicalize_bootstrap_address_or_die(address))
     except ConnectionError as error:
         raise HindsightError(
             "This machine belongs to no Ray cluster, or to several: start one with `ray start`, "
@@ -161,15 +208,17 @@ def _found() -> str:
         ) from error
 
 
+def _place(address: str) -> tuple[str, int]:
+    with suppress(ValueError):
+        parts = urlsplit(address if "://" in address else f"//{address}")
+        if parts.hostname and parts.port:
+            return parts.hostname, parts.port
+    raise HindsightError(f"--on must be ray, auto, HOST:PORT or ray://HOST:PORT, not '{address}'.")
+
+
 def _require_answer(address: str) -> None:
     """Ray itself would try for minutes."""
-    place = urlsplit(address if "://" in address else f"//{address}")
-    try:
-        host, port = place.hostname, place.port
-    except ValueError:
-        host = port = None
-    if not host or not port:
-        raise HindsightError(f"--on must be ray, auto, HOST:PORT or ray://HOST:PORT, not '{address}'.")
+    host, port = _place(address)
     began = time.monotonic()
     try:
         socket.create_connection((host, port), SECONDS_TO_ANSWER).close()
@@ -198,6 +247,29 @@ def _require_token() -> None:
             "A Ray cluster asks for its token, and there is none: set RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH, "
             "or put it into ~/.ray/auth_token."
         )
+
+
+def _require_admission(address: str) -> None:
+    """Ask something small with our token. Ray itself would ask twenty times where it is another one."""
+    import grpc
+
+    if os.environ.get("RAY_USE_TLS", "0") != "0":
+        return
+    try:
+        loader = import_module("ray._raylet").AuthenticationTokenLoader.instance()
+        headers = loader.get_token_for_http_header() if loader.has_token() else {}
+    except (ImportError, AttributeError):
+        return  # another version of Ray, which will say itself what it thinks of the token
+    question = QUESTION_TO_SERVER if address.startswith(CLIENT) else QUESTION_TO_HEAD
+    host, port = _place(address)
+    with grpc.insecure_channel(f"{host}:{port}") as channel, suppress(grpc.RpcError):
+        call = channel.unary_unary(question).future(b"", timeout=SECONDS_TO_ANSWER, metadata=tuple(headers.items()))
+        if call.code() == grpc.StatusCode.UNAUTHENTICATED:
+            raise _not_admitted(address)
+
+
+def _not_admitted(address: str) -> HindsightError:
+    return HindsightError(f"Ray at '{address}' lets nobody in: the token may be another one.")
 
 
 def _no_answer(address: str) -> HindsightError:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hindsight_rl.core.errors import HindsightError, gist
+from hindsight_rl.core.memory import memory
 from hindsight_rl.experiments.cluster.connection import Cluster
 from hindsight_rl.experiments.cluster.messages import Message, Order, finished_runs, order, policy_of
 from hindsight_rl.experiments.cluster.placement import Estimates, Placement, require_place
@@ -83,6 +84,8 @@ class RayEngine:
     def __init__(self, cluster: Cluster, placement: Placement = Placement()):  # noqa: B008 (frozen)
         self._cluster, self._ray, self._placement = cluster, cluster.ray, placement
         self._estimates = Estimates(placement)
+        self._task = cluster.ray.remote(work_stepwise if cluster.steps else work_at_once)
+        """Made once: Ray tells the head of each that is made."""
         self._out: dict[Any, _Hand] = {}
         self._counts = _Counts()
 
@@ -136,9 +139,11 @@ class RayEngine:
 
     def _send(self, ledger: Ledger, hand: _Hand, node: str | None = None) -> None:
         path = _checkpoint_path(ledger, hand.order)
-        kept = read_bytes(path) if path.exists() else None
+        kept = read_bytes(path, memory()) if path.exists() else None
         needs = self._estimates.of(hand.piece)
         options: dict[str, Any] = {"num_cpus": needs.cores, "memory": needs.memory, "max_retries": 0}
+        if self._cluster.steps:
+            options["num_returns"] = "streaming"
         if needs.gpus:
             options["num_gpus"] = needs.gpus
         if node is not None:
@@ -147,11 +152,9 @@ class RayEngine:
             options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node_id=node, soft=False)
         else:
             options["scheduling_strategy"] = "SPREAD"
-        if self._cluster.steps:
-            task = self._ray.remote(work_stepwise).options(num_returns="streaming", **options)
-        else:
-            task = self._ray.remote(work_at_once).options(**options)
-        self._out[task.remote(hand.order.text, kept)] = hand
+        task = self._task.options(**options)
+        handle = self._cluster.answer(lambda: task.remote(hand.order.text, kept))
+        self._out[handle] = hand
 
     def _hear(self, ledger: Ledger, handle: Any) -> bool:
         """Take the next message of a piece; whether it was the last, or is lost."""
