@@ -26,7 +26,10 @@ from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.bit_flipping import BitFlipping
 from hindsight_rl.environments.interface import Environment
 from hindsight_rl.networks.heads import Normal
+from hindsight_rl.networks.normaliser import Scaler
 from hindsight_rl.rollout.compiled import collect, play
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 BITS = BitFlipping(3)
 SMALL: dict[str, Any] = {
@@ -101,7 +104,12 @@ def random_state(agent: Agent, seed: int = 0) -> HPPOState:
     nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     actor = random_weights(lambda key: agent.init(key).learned.actor, seed, 0.5)
     critic = random_weights(lambda key: agent.init(key).learned.critic, seed + 1, 0.5)
-    return nothing._replace(learned=nothing.learned._replace(actor=actor, critic=critic, target=critic))
+
+    def unseen(one: Any) -> Any:
+        return Scaler(one.low.shape[0]) if isinstance(one, Scaler) else one
+
+    inputs = jax.tree.map(unseen, shapes.inputs, is_leaf=lambda one: isinstance(one, Scaler))
+    return nothing._replace(inputs=inputs, learned=nothing.learned._replace(actor=actor, critic=critic, target=critic))
 
 
 def episodes_of(environment: Environment, agent: Agent, state: HPPOState, count: int, seed: int) -> Episodes:
@@ -288,13 +296,15 @@ def test_pursued_goals_under_the_acting_policy_teach_as_plain_ppo_does() -> None
 
 
 def shown(state: HPPOState) -> Any:
-    """Normalised rows in plain NumPy, and the product of observation and goal."""
+    """Normalised rows in plain NumPy, numbers with two values as -1 and 1, and the product of observation and goal."""
 
-    def scale(normaliser: Any, row: np.ndarray) -> np.ndarray:
-        if normaliser is None or normaliser.count == 0:
+    def scale(scaler: Scaler | None, row: np.ndarray) -> np.ndarray:
+        if scaler is None or scaler.normaliser.count == 0:
             return row
-        count, mean, squares = (np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(normaliser))
-        return np.clip((row - mean) / np.maximum(np.sqrt(squares / count), 1e-2), -5, 5)
+        count, mean, squares = (np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(scaler.normaliser))
+        usual = np.clip((row - mean) / np.maximum(np.sqrt(squares / count), 1e-2), -5, 5)
+        switches = np.asarray(scaler.two & (scaler.low < scaler.high))
+        return np.where(switches, np.where(row == np.asarray(scaler.high), 1.0, -1.0), usual)
 
     def show(observation: np.ndarray, goal: np.ndarray) -> np.ndarray:
         row, aim = scale(state.inputs.observations, observation), scale(state.inputs.goals, goal)
@@ -307,6 +317,7 @@ UPDATES = {
     "ppo": PPOOptions(**SMALL, normalise=False),
     "hppo": HPPOOptions(**SMALL, trace=0.8, clip=0.05),
     "earlier": HPPOOptions(**SMALL, achieved_share=0.2, earlier_share=0.7),
+    "actions": HPPOOptions(**SMALL, critic="actions", trace=0.7),
     "limits": HPPOOptions(**SMALL, ratio_limit=1.5, trace_limit=0.7, entropy=0.5, target_rate=0.5, exploration=0.3),
 }
 
@@ -465,6 +476,24 @@ def test_continuous_actions_have_the_density_of_a_normal_and_a_uniform_distribut
     expected = 0.7 * norm.pdf(actions[:, 0], mean, deviation) + 0.3 * inside / 4
     np.testing.assert_allclose(np.exp(logs), expected, rtol=1e-4)
     assert np.mean(inside) == pytest.approx(0.3 + 0.7 * np.diff(norm.cdf([-2, 2], mean, deviation))[0], abs=0.03)
+
+
+def test_a_critic_of_actions_is_refused_where_they_are_vectors() -> None:
+    with pytest.raises(HindsightError, match="'actions' only where there are a few"):
+        hppo_agent(Line(), HPPOOptions(critic="actions"))
+
+
+def test_a_batch_has_steps_in_proportion_to_what_it_says() -> None:
+    """Five for an episode; more of long episodes, and where there are many actions to choose from."""
+    options = HPPOOptions()
+    steps = {sizes: options.steps_on_a_batch(16, options.work(*sizes)) for sizes in [(4, 32), (48, 49), (0, 301)]}
+    assert steps == {(4, 32): 80, (48, 49): 288, (0, 301): 240}
+    assert options.steps_on_a_batch(2, options.work(4, 32)) == 10
+    assert options.work(4, 28, pictures=True) == (1, 64, 256)
+    asked = HPPOOptions(gradient_steps=7, pairs=5, minibatch=6)
+    assert asked.steps_on_a_batch(16, asked.work(48, 301)) == 7
+    assert asked.work(48, 301, pictures=True)[1:] == asked.work(48, 301)[1:] == (5, 6)
+    assert [HPPOOptions(hidden_layers=None).widths(numbers) for numbers in (8, 9)] == [(128,) * 2, (256,) * 3]
 
 
 def test_exploring_without_bounds_is_refused() -> None:

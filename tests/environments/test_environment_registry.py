@@ -60,7 +60,8 @@ def test_the_specification_of_a_map_holds_the_map_itself(tmp_path: Path) -> None
     specification = specify(f"grid:{path}")
     path.unlink()
     assert specification.build().goal_count == 4
-    assert specification.id == "grid"
+    assert specification.id == "grid:maze"
+    assert specify("grid", text="S.", label="a\x1b b:c").id == "grid:a-b-c"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Facts of the Ms. Pac-man environment, checked against a bare emulator that is played beside it."""
 
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -34,6 +35,15 @@ from hindsight_rl.environments.ms_pacman.game import (
 pytest.importorskip("ale_py")
 
 UP, RIGHT, LEFT, DOWN = range(4)
+
+
+def test_the_emulator_needs_no_gymnasium() -> None:
+    """The extra `atari` does not bring it, and without it ale-py leaves out parts of itself."""
+    program = "import sys; sys.modules['gymnasium'] = None; " + (
+        "from hindsight_rl.environments.ms_pacman.game import open_emulator; print(open_emulator().getRAMSize())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == "128\n", done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -137,6 +137,8 @@ def test_what_is_wrong_is_one_sentence(name: str, options: dict[str, Any], sente
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
+        ("some/thing.py:Thing", "The environment 'some/thing.py:Thing' names a file: write some.thing:Thing, as Py"),
+        ("thing.py:Thing", "The environment 'thing.py:Thing' names a file: write thing:Thing, as Python imports it."),
         ("no_such_module:Thing", "There is no module 'no_such_module' for the environment 'no_such_module:Thing'"),
         ("my-module:Thing", "There is no environment 'my-module:Thing'"),
     ],
@@ -261,6 +263,7 @@ def test_an_environment_need_not_draw() -> None:
         ("sample_goal", lambda self, key: jnp.zeros(3), "sample_goal gives float32[3], but achieved_goal gives"),
         ("reached", lambda self, achieved, goal: achieved == goal, "reached must give one value for a goal, not"),
         ("step", lambda self, state, action, key: (state, state), "step gives the state a tuple, but reset gives"),
+        ("step", lambda self, state, action, key: jnp.int32(state), "step gives the state int32[1], but reset gives"),
         ("reward", lambda self, achieved, goal, time: 1 / 0, "reward fails: ZeroDivisionError: division by zero"),
     ],
 )
@@ -269,3 +272,16 @@ def test_functions_that_do_not_fit_together_are_named(name: str, function: Any, 
     with pytest.raises(HindsightError) as refused:
         require_shapes(odd())
     assert str(refused.value).startswith(f"In the environment Odd, {words}")
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        ({"horizon": 1}, "horizon must be a whole number of at least 2, not 1."),
+        ({"action_count": None}, "action_count must be a whole number of at least 1, not None."),
+    ],
+)
+def test_an_episode_has_an_action_to_choose(count: dict[str, Any], words: str) -> None:
+    with pytest.raises(HindsightError) as refused:
+        require_shapes(type("Odd", (Ring,), {"__annotations__": dict.fromkeys(count, int), **count})())
+    assert str(refused.value) == f"In the environment Odd, {words}"

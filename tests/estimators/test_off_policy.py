@@ -25,6 +25,8 @@ from hindsight_rl.estimators.off_policy import clipped_coefficients, earlier_rat
 LEVELS = ("rho_bar", "c_bar", "trace", "discount")
 truncated_targets = quick_jit(off_policy.truncated_targets, static_argnames=LEVELS)
 
+action_value_targets = quick_jit(off_policy.action_value_targets, static_argnames=LEVELS[1:])
+
 pytestmark = pytest.mark.usefixtures("double_precision")
 
 CASES: dict[str, Callable[[], Case]] = {"random": random_case, "bits": lambda: bit_flipping_case(2)}
@@ -179,6 +181,63 @@ def test_with_one_behaviour_and_no_truncation_the_advantage_is_the_return_less_t
             expected = batch["rewards"][pair, time:length].sum() + last
             assert float(found.values[pair, time]) == pytest.approx(expected)
             assert float(found.advantages[pair, time]) == pytest.approx(expected - batch["values"][pair, time])
+
+
+@pytest.mark.parametrize(("c_bar", "trace"), [(1.0, 1.0), (0.6, 0.8), (1.0, 0.0), (math.inf, 0.7)])
+def test_the_fixed_point_of_action_values_is_that_of_the_policy_itself(case: Case, c_bar: float, trace: float) -> None:
+    """Whoever acted: on average, each action's own value is handed back, at every time, in every state."""
+    decides, ends = course(case)
+    policy = np.exp(case.table)
+    values = value_table(case.problem, policy)
+    arriving = case.problem.rewards[:, :, None] + np.where(case.problem.ends[:, None], 0, values[:, 1:])[:, :, None]
+    table = np.einsum("tsan,gton->gtsa", case.problem.transitions, arriving)
+    states, actions = case.trajectories.states[:, :-1], case.trajectories.actions
+    times = np.arange(states.shape[1])[None]
+    for behaviour in behaviours(case):
+        taken = action_log_probabilities(case.trajectories, behaviour[None])[0]
+        chances = trajectory_probabilities(case.trajectories, behaviour[None])[0]
+        for goal, rows in enumerate(along(case, values)):
+            own = table[goal, times, states, actions]
+            found = action_value_targets(
+                case.log_probabilities[goal] - taken,
+                case.rewards[goal],
+                own,
+                rows,
+                decides[goal],
+                ends[goal],
+                c_bar=c_bar,
+                trace=trace,
+            )
+            gaps = np.where(decides[goal], np.asarray(found.values) - own, 0) * chances[:, None]
+            for time in range(gaps.shape[1]):
+                sums = np.zeros(table.shape[2:])
+                np.add.at(sums, (states[:, time], actions[:, time]), gaps[:, time])
+                np.testing.assert_allclose(sums, 0, atol=1e-12)
+            advantages = np.where(decides[goal], np.asarray(found.values) - rows[:, :-1], 0)
+            np.testing.assert_allclose(found.advantages, advantages, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("levels", [(1.0, 1.0, 1.0), (0.8, 0.7, 0.9), (math.inf, 1.0, 0.5)])
+def test_targets_of_actions_are_what_plain_loops_say(seed: int, levels: tuple[float, float, float]) -> None:
+    batch, (c_bar, trace, discount) = random_batch(seed), levels
+    expected_values = batch.pop("values")
+    own = np.random.default_rng(50 + seed).normal(size=batch["rewards"].shape)
+    found = action_value_targets(
+        **batch, action_values=own, expected_values=expected_values, c_bar=c_bar, trace=trace, discount=discount
+    )
+    values = own.copy()
+    for pair, decides in enumerate(batch["decides"]):
+        count = int(decides.sum())
+        for time in reversed(range(count)):
+            following = 0.0 if batch["ends"][pair, time] else expected_values[pair, time + 1]
+            if time + 1 < count and not batch["ends"][pair, time]:
+                ratio = min(c_bar, math.exp(batch["log_ratios"][pair, time + 1]))
+                following += trace * ratio * (values[pair, time + 1] - own[pair, time + 1])
+            values[pair, time] = batch["rewards"][pair, time] + discount * following
+    np.testing.assert_allclose(found.values, values, atol=1e-12)
+    advantages = np.where(batch["decides"], values - expected_values[:, :-1], 0)
+    np.testing.assert_allclose(found.advantages, advantages, atol=1e-12)
 
 
 @pytest.mark.parametrize("power", [0.0, 0.3, 1.0])

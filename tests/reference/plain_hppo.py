@@ -70,13 +70,14 @@ def decisions_of(
     if not away or (left < 0 and away[0] > 0):
         return []
     begin = away[0]
-    rows, values, logs, rewards, reached = [], [], [], [], False
+    rows, said, values, logs, rewards, reached = [], [], [], [], [], False
     for time in range(begin, int(episode.lengths) + 1):
         rows.append(show(episode.observations[time], goal))
-        values.append(forward(target, np.append(rows[-1], time / horizon))[0][0])
+        said.append(forward(target, np.append(rows[-1], time / horizon))[0])
+        logs.append(log_softmax(forward(actor, rows[-1])[0]))
+        values.append(float(np.exp(logs[-1]) @ said[-1]) if options.critic == "actions" else said[-1][0])
         if reached or time == int(episode.lengths):
             break
-        logs.append(log_softmax(forward(actor, rows[-1])[0]))
         arrival = episode.achieved_goals[time + 1]
         rewards.append((float(task.reward(arrival, goal, time + 1)) + (options.reward_offset or 0)) / scale - pace)
         reached = bool(task.reached(arrival, goal))
@@ -84,11 +85,18 @@ def decisions_of(
             rewards[-1] -= pace * (horizon - time - 1)
     count = len(rewards)
     following = target_value = 0.0 if reached or begin + count == horizon else values[count]
-    found = []
+    found, handed = [], 0.0
     for time in reversed(range(count)):
         action = int(episode.actions[begin + time])
         ratio = math.exp(logs[time][action] - float(episode.log_probabilities[begin + time]))
         cut = min(options.ratio_limit, ratio)
+        if options.critic == "actions":
+            value = rewards[time] + following + handed
+            parts = (action, value, value - values[time], cut, logs[time])
+            found.append(Decision(rows[time], (begin + time) / horizon, *parts))
+            handed = options.trace * min(options.trace_limit, ratio) * (value - said[time][action])
+            following = values[time]
+            continue
         advantage = rewards[time] + target_value - values[time]
         error = cut * (rewards[time] + following - values[time])
         value = values[time] + error + options.trace * min(options.trace_limit, ratio) * (target_value - following)
@@ -123,11 +131,12 @@ def policy_gradient(weights: Weights, minibatch: list[Decision], options: PPOOpt
 
 
 def critic_gradient(weights: Weights, minibatch: list[Decision]) -> Weights:
-    """Of the mean squared error."""
+    """Of the mean squared error, of a state's value or of the action that was taken."""
     total = [np.zeros_like(leaf) for leaf in weights]
     for one in minibatch:
         row = np.append(one.inputs, one.clock)
-        error = forward(weights, row)[0] - one.value
+        said = forward(weights, row)[0]
+        error = (said - one.value) * (np.eye(len(said))[one.action] if len(said) > 1 else 1)
         for part, more in zip(total, backward(weights, row, 2 * error / len(minibatch)), strict=True):
             part += more
     return total

@@ -18,6 +18,8 @@ from hindsight_rl.core.episodes import Episodes
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.bit_flipping import BitFlipping
 from hindsight_rl.environments.hosted import check_workers
+from hindsight_rl.rollout import hosted
+from hindsight_rl.rollout import workers as pool_module
 from hindsight_rl.rollout.compiled import collect, play
 from hindsight_rl.rollout.hosted import (
     collect_hosted,
@@ -63,6 +65,28 @@ def test_same_episodes_as_compiled_whatever_the_number_of_workers(workers: int) 
     ours, notices = hosted_episodes(workers)
     assert_same(ours, compiled_episodes())
     assert not notices
+
+
+def test_a_batch_of_more_episodes_than_there_is_room_for_simulators_is_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pool_module, "MOST_SIMULATORS", 2)
+    ours, _ = hosted_episodes(1)
+    assert_same(ours, compiled_episodes())
+    environment = hosted_bits(BITS)
+    with WorkerPool(environment.source(), layout_of(environment), 6, 0) as pool:
+        assert pool.places == 2
+        collect_hosted(environment, pool, jax.jit(POLICY.explore), 6, KEY)
+        played = play_hosted(environment, pool, jax.jit(POLICY.exploit), 20, KEY)
+        assert sorted(pool._own) == [0, 1]
+    theirs = jax.jit(lambda: play(BitFlipping(BITS), POLICY.exploit, 20, KEY))()
+    np.testing.assert_array_equal(played.returns, theirs.returns)
+
+
+def test_more_workers_than_there_is_memory_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosted, "memory", lambda: 100_000_000)
+    with pytest.raises(HindsightError, match="4 workers need more memory than there is"):
+        open_pool(hosted_bits(BITS), 4, 1000)
 
 
 def test_nothing_but_the_horizon_ends_an_episode_if_asked_for() -> None:

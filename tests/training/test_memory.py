@@ -1,6 +1,9 @@
 """What cannot fit is refused before it is compiled, and what would not fit before it runs."""
 
+from functools import partial
+
 import pytest
+from reference.hosted_bits import hosted_bits
 from small_jobs import ENVIRONMENT, small_settings
 from small_results import refusal
 
@@ -27,11 +30,11 @@ def test_a_step_that_needs_too_much_is_known_before_anything_is_compiled(
 ) -> None:
     wide = make_program(specify(ENVIRONMENT).task, small_settings(batch_size=1000))
     limited(monkeypatch, size)
-    said = refusal(lambda: compiled_loop.require_memory_to_compile(wide, runs_of(small_settings())))
+    said = refusal(lambda: compiled_loop.require_memory_to_compile(wide, runs_of(small_settings()), 1000))
     assert said.startswith("This needs at least 0.0 GB of memory")
     assert said.endswith("lower the batch size, the evaluation episodes, the horizon or the hidden layers.")
     monkeypatch.undo()
-    compiled_loop.require_memory_to_compile(program, runs_of(small_settings()))
+    compiled_loop.require_memory_to_compile(program, runs_of(small_settings()), 8)
 
 
 def test_a_program_that_needs_too_much_is_not_run(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,3 +49,28 @@ def test_sizes_beyond_any_number_are_refused() -> None:
     settings = small_settings(hidden_layers=(10**19, 10**19))
     wide = make_program(specify(ENVIRONMENT).task, settings)
     assert "No memory can hold this" in refusal(lambda: memory.require_memory(wide, settings, 1))
+
+
+def test_an_update_on_a_simulators_episodes_that_needs_too_much_is_known_before_any_is_played(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = make_program(hosted_bits(4), small_settings())
+    compiled_loop.require_memory_to_compile(program, runs_of(small_settings()), 8)
+    limited(monkeypatch, 1_000_000)
+    compiled_loop.require_memory_to_compile(program, runs_of(small_settings()), 8)
+    said = refusal(lambda: compiled_loop.require_memory_to_compile(program, runs_of(small_settings()), 80))
+    assert said.startswith("This needs at least 0.0 GB of memory")
+
+
+@pytest.mark.parametrize(
+    ("changes", "lower"),
+    [
+        ({"batches": 10**11, "evaluate_every": 1}, "lower the batches, or evaluate less often."),
+        ({"evaluation_episodes": 10**12}, "lower the evaluation episodes."),
+        ({"batch_size": 10**12}, "lower the batch size or the horizon."),
+    ],
+)
+def test_what_must_be_held_is_counted(changes: dict[str, int], lower: str) -> None:
+    for task in (hosted_bits(4), specify(ENVIRONMENT).task):
+        settings = small_settings(**changes)
+        assert refusal(partial(memory.require_memory, make_program(task, settings), settings, 1)).endswith(lower)

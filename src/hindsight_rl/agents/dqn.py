@@ -82,7 +82,14 @@ def dqn_agent(environment: Task, options: DQNOptions) -> Agent:
 
     update = _update_on_host(environment, options) if on_host else _compiled_update(environment, options)
     return Agent(
-        init, explore, exploit, update, lambda state: state.network, updates_on_host=on_host, lengthen=_lengthen
+        init,
+        explore,
+        exploit,
+        update,
+        lambda state: state.network,
+        updates_on_host=on_host,
+        lengthen=_lengthen,
+        any_behaviour=True,
     )
 
 

@@ -1,5 +1,6 @@
 """Hindsight PPO: an actor-critic that learns about any goal from any kept episode; plain PPO without the hindsight."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -10,8 +11,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
 from hindsight_rl.agents.episode_buffer import EpisodeBuffer, add_episodes, empty_buffer
-from hindsight_rl.agents.hppo_options import PPOOptions
-from hindsight_rl.agents.hppo_samples import mean_reward
+from hindsight_rl.agents.hppo_options import FEW_NUMBERS, PPOOptions
+from hindsight_rl.agents.hppo_samples import mean_reward, work_of
 from hindsight_rl.agents.hppo_update import OPTIMISER, Learned, Notes, learn
 from hindsight_rl.agents.interface import CAUSES, Agent, Rates, Update, all_finite
 from hindsight_rl.core.episodes import Episodes
@@ -21,8 +22,6 @@ from hindsight_rl.environments.interface import Task
 from hindsight_rl.networks.actor_critic import Actor, Critic, Inputs
 from hindsight_rl.networks.perceptron import flat_size
 
-FEW_NUMBERS = 8
-"""Up to so many numbers of observation and goal together are shown as waves too, unless options say otherwise."""
 WAVES = 3
 MOST_BYTES = 5e8
 """Of kept observations; episodes of pictures are large."""
@@ -64,10 +63,17 @@ def hppo_agent(task: Task, options: PPOOptions) -> Agent:
             "exploration draws actions uniformly within their bounds, but those of this environment have none: "
             "leave it at 0."
         )
+    of_actions = options.critic == "actions"
+    if of_actions and task.continuous:
+        raise HindsightError(
+            "critic can be 'actions' only where there are a few to choose from; those of this environment are vectors: "
+            "leave it at 'states'."
+        )
     shape, goal_size = task.observation_shape, flat_size(task.goal_shape)
     pictures = shape if task.shows_pictures else (flat_size(shape),)
-    few = flat_size(shape) + goal_size <= FEW_NUMBERS
-    waves = options.waves if options.waves is not None else (WAVES if few else 0)
+    numbers = flat_size(shape) + goal_size
+    widths = options.widths(numbers)
+    waves = options.waves if options.waves is not None else (WAVES if numbers <= FEW_NUMBERS else 0)
     slots = _slots(task, options)
 
     def init(key: Key[Array, ""]) -> HPPOState:
@@ -77,13 +83,13 @@ def hppo_agent(task: Task, options: PPOOptions) -> Agent:
         actor = Actor(
             *sizes,
             task.action_count,
-            options.hidden_layers,
+            widths,
             actor_key,
             task.continuous,
             task.action_bounds,
             options.deviation_floor,
         )
-        critic = Critic(*sizes, options.hidden_layers, critic_key)
+        critic = Critic(*sizes, widths, critic_key, task.action_count if of_actions else None)
         learned = Learned(actor, critic, critic, OPTIMISER.init(actor), OPTIMISER.init(critic))
         return HPPOState(learned, inputs, jnp.zeros(()), empty_buffer(task, slots))
 
@@ -103,7 +109,7 @@ def hppo_agent(task: Task, options: PPOOptions) -> Agent:
         inputs = _seen(state.inputs, episodes)
         first = state.buffer.added == 0
         pace = jax.lax.cond(first, lambda: mean_reward(task, options, episodes), lambda: state.pace)
-        learned, notes = learn(task, options, inputs, state.learned, buffer, rates, key, pace)
+        learned, notes = learn(task, options, inputs, state.learned, buffer, size, rates, key, pace)
         cause = _cause(notes, learned)
         # What is not finite is not kept; the episodes are. (Selecting the old buffer would copy all of it.)
         kept = jax.tree.map(lambda new, old: jnp.where(cause == 0, new, old), learned, state.learned)
@@ -115,7 +121,8 @@ def hppo_agent(task: Task, options: PPOOptions) -> Agent:
         exploit,
         update,
         lambda state: GreedyPolicy(state.learned.actor, state.inputs),
-        remark=_remark(task, options, uniform, waves, slots),
+        any_behaviour=True,
+        remark=_remark(task, options, widths, uniform, waves, slots),
     )
 
 
@@ -140,14 +147,23 @@ def _slots(task: Task, options: PPOOptions) -> int:
     return min(options.kept_episodes, fitting)
 
 
-def _remark(task: Task, options: PPOOptions, uniform: float, waves: int, slots: int) -> str:
+def _megabytes(task: Task, slots: int) -> float:
+    """Of kept episodes."""
+    leaves = jax.tree.leaves(jax.eval_shape(lambda: empty_buffer(task, slots)))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves) / 1e6
+
+
+def _remark(task: Task, options: PPOOptions, widths: Sequence[int], uniform: float, waves: int, slots: int) -> str:
     """What was chosen for this environment, in one line."""
     pictures = " of pictures" if task.shows_pictures else ""
     cost = -(options.reward_offset or 0.0)
     said = [
-        f"{options.steps_on_a_batch(task.action_count)} gradient steps a batch",
-        f"{slots} episodes{pictures} kept",
-        f"entropy {options.entropy_weight(task.continuous, task.horizon):g}",
+        f"{options.gradient_steps} gradient steps a batch"
+        if options.gradient_steps
+        else f"{work_of(task, options).steps_for_an_episode:g} gradient steps for each episode",
+        f"{slots} episodes{pictures} kept ({_megabytes(task, slots):.2g} MB of each checkpoint)",
+        f"layers of {' '.join(map(str, widths))}",
+        f"entropy {options.entropy_weight(task.continuous, task.horizon):.2g}",
         f"{uniform:.0%} of actions uniform" if uniform else "actions from the policy alone",
         "inputs normalised" if options.normalise else "inputs as they are",
         *([f"{waves} waves of each input"] if waves else []),

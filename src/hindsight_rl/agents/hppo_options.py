@@ -1,39 +1,61 @@
 """The options of PPO, with hindsight and without. Imports nothing heavy, so that help texts appear at once."""
 
+import math
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal, NamedTuple
 
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.core.options import Amount, Count, Number, Options, PositiveShare, Rate, Rule, Share, Widths
 
 Whole = Annotated[int, Rule("a whole number of at least 0", lambda value: value >= 0)]
 
-FEWEST_STEPS = 40
-MOST_DECISIONS = 3200
+STEPS_FOR_AN_EPISODE = 5.0
+"""The fewest; more where there are many actions or states."""
+STEPS_FOR_AN_ACTION = 3 / 8
+DECISIONS_FOR_A_STEP = 20
+FEW_NUMBERS = 8
+"""Up to so many numbers of observation and goal together are shown as waves too, and to smaller networks."""
+MOST_DECISIONS = 1600
+
+
+class Work(NamedTuple):
+    """What is done with a batch of episodes."""
+
+    steps_for_an_episode: float
+    pairs: int
+    """Of episode and goal, in each draw."""
+    minibatch: int
+    """Decisions in a gradient step."""
 
 
 @dataclass(frozen=True)
 class PPOOptions(Options):
     """An actor-critic that takes several clipped steps on each batch of episodes, and on those it kept."""
 
-    learning_rate: Rate = 5e-4
+    learning_rate: Rate = 2.5e-4
     """Adam's step size for the policy."""
     critic_learning_rate: Rate = 2e-3
     """Adam's step size for the critic."""
-    hidden_layers: Widths = (128, 128)
-    """Width of each hidden layer of the networks."""
+    hidden_layers: Widths | None = (128, 128)
+    """Width of each hidden layer of the networks. If none are given for a simulator, three of 256; but two of 128 where
+    observation and goal have at most 8 numbers together."""
     gradient_steps: Count | None = None
-    """Steps on each batch. Unless given, 40, or 3 for each action where that is more: a decision says something about
-    one action only."""
+    """Steps on each batch. Unless given, for each of its episodes 5, or one for 20 actions of its horizon, or three for
+    8 actions that there are to choose from, whichever is most: a decision says something about one action only. One for
+    each episode of pictures, which cost more."""
     steps_per_draw: Count = 10
     """Steps after which pairs of episode and goal are drawn anew, and their targets computed."""
-    pairs: Count = 256
-    """Pairs of episode and goal in each draw."""
+    pairs: Count | None = None
+    """Pairs of episode and goal in each draw; 256 unless given, 64 of pictures."""
     minibatch: Count | None = None
     """Decisions in each gradient step, of those that the drawn pairs made. Unless given, as many as 32 episodes that
-    last to the horizon have, but no more than 3200."""
+    last to the horizon have, but no more than 1600;
+    256 of pictures."""
     kept_episodes: Count = 4096
     """The newest episodes, from which pairs are drawn; the size of a batch draws from the newest batch alone."""
+    critic: Literal["states", "actions"] = "states"
+    """What the critic values: states, corrected as in V-trace, or the actions in them, as in Retrace. The latter takes
+    one of a few actions."""
     trace: Share = 0.9
     """What of a later correction is handed back at each step: lambda."""
     ratio_limit: Rate = 1.0
@@ -69,13 +91,23 @@ class PPOOptions(Options):
     reward_scale: Rate | None = None
     """What rewards are divided by; the horizon unless given."""
 
-    def steps_on_a_batch(self, actions: int) -> int:
-        """Gradient steps where there are so many actions."""
-        return self.gradient_steps or max(FEWEST_STEPS, 3 * actions)
+    def widths(self, numbers: int) -> tuple[int, ...]:
+        """Of the hidden layers, where observation and goal have so many numbers together."""
+        if self.hidden_layers is not None:
+            return self.hidden_layers
+        return (128, 128) if numbers <= FEW_NUMBERS else (256, 256, 256)
 
-    def decisions_in_a_step(self, horizon: int) -> int:
-        """Where an episode has so many states at the most."""
-        return self.minibatch or min(32 * (horizon - 1), MOST_DECISIONS)
+    def work(self, actions: int, horizon: int, pictures: bool = False) -> Work:
+        """What a batch is worth, where there are so many actions to choose from (0 if they are vectors)."""
+        usual = Work(1.0, 64, 256)
+        if not pictures:
+            steps = max(STEPS_FOR_AN_EPISODE, STEPS_FOR_AN_ACTION * actions, (horizon - 1) / DECISIONS_FOR_A_STEP)
+            usual = Work(steps, 256, min(32 * (horizon - 1), MOST_DECISIONS))
+        return Work(usual.steps_for_an_episode, self.pairs or usual.pairs, self.minibatch or usual.minibatch)
+
+    def steps_on_a_batch(self, episodes: int, work: Work) -> int:
+        """Gradient steps on so many new episodes."""
+        return self.gradient_steps or math.ceil(episodes * work.steps_for_an_episode)
 
     def entropy_weight(self, continuous: bool, horizon: int) -> float:
         """Of continuous actions one deviation serves all states, so that a small weight moves it.

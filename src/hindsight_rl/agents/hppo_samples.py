@@ -7,10 +7,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
 from hindsight_rl.agents.episode_buffer import EpisodeBuffer, draw_slots
-from hindsight_rl.agents.hppo_options import HPPOOptions, PPOOptions
+from hindsight_rl.agents.hppo_options import HPPOOptions, PPOOptions, Work
 from hindsight_rl.core.episodes import Episodes
 from hindsight_rl.environments.interface import Task
-from hindsight_rl.estimators.off_policy import earlier_ratio_weights, truncated_ratios, truncated_targets
+from hindsight_rl.estimators.off_policy import (
+    Targets,
+    action_value_targets,
+    earlier_ratio_weights,
+    truncated_ratios,
+    truncated_targets,
+)
 from hindsight_rl.networks.actor_critic import Actor, Critic, Inputs
 
 
@@ -57,6 +63,11 @@ CANDIDATES = 4
 """Achieved goals that are drawn for each one wanted: most may say nothing, as where a robot rarely moves its block."""
 
 
+def work_of(task: Task, options: PPOOptions) -> Work:
+    """What is done with a batch of a task's episodes."""
+    return options.work(0 if task.continuous else task.action_count, task.horizon, task.shows_pictures)
+
+
 def draw_pairs(task: Task, options: PPOOptions, buffer: EpisodeBuffer, key: Key[Array, ""]) -> Pairs:
     """Episodes drawn uniformly, each with its own goal or, in hindsight, one achieved later or of another episode.
 
@@ -64,22 +75,23 @@ def draw_pairs(task: Task, options: PPOOptions, buffer: EpisodeBuffer, key: Key[
     an episode's actions say nothing about them, so that slips of the environment bias nothing.
     """
     slot_key, kind_key, other_key, later_key = jax.random.split(key, 4)
-    slots = draw_slots(buffer, options.pairs, slot_key)
+    count = work_of(task, options).pairs
+    slots = draw_slots(buffer, count, slot_key)
     pursued = buffer.episodes.pursued_goals
     if not isinstance(options, HPPOOptions):
         return Pairs(slots, pursued[slots], from_the_first(slots))
-    fresh = pursued[draw_slots(buffer, options.pairs, other_key)]
+    fresh = pursued[draw_slots(buffer, count, other_key)]
     lots = jax.random.uniform(kind_key, slots.shape)
     kind = jnp.searchsorted(
         jnp.cumsum(jnp.array([options.achieved_share, options.own_share, options.earlier_share])), lots, side="right"
     )
     kinds = (
-        _achieved_later(task, options.pairs, buffer, later_key),
+        _achieved_later(task, count, buffer, later_key),
         Pairs(slots, pursued[slots], from_the_first(slots)),
-        _achieved_earlier(task, options.pairs, buffer, jax.random.fold_in(later_key, 1)),
+        _achieved_earlier(task, count, buffer, jax.random.fold_in(later_key, 1)),
         Pairs(slots, fresh, from_the_first(slots)),
     )
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves)[kind, jnp.arange(options.pairs)], *kinds)
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves)[kind, jnp.arange(count)], *kinds)
 
 
 def from_the_first(slots: Int[Array, " pair"]) -> Int[Array, " pair"]:
@@ -176,7 +188,8 @@ def samples_of(
     goals = jnp.repeat(pairs.goals[:, None], times + 1, axis=1)
     observations, inputs = networks.inputs(_merge(episodes.observations), _merge(goals))
     clock = jnp.tile(jnp.arange(times + 1) / times, count)
-    values = networks.target(observations, inputs, clock).reshape(count, times + 1)
+    values = networks.target(observations, inputs, clock)
+    values = values.reshape(count, times + 1, *values.shape[1:])
 
     def acting(rows: Array) -> Array:
         return _merge(rows.reshape(count, times + 1, *rows.shape[1:])[:, :-1])
@@ -185,16 +198,12 @@ def samples_of(
     actions, behaviour = _merge(episodes.actions), episodes.log_probabilities
     old = networks.actor(*rows)
     log_ratios = networks.actor.head.log_probability(old, actions).reshape(count, times) - behaviour
-    targets = truncated_targets(
-        log_ratios,
-        course.rewards,
-        values,
-        course.decides,
-        course.ends,
-        rho_bar=options.ratio_limit,
-        c_bar=options.trace_limit,
-        trace=options.trace,
-    )
+    if networks.target.of_actions:
+        last = networks.actor(*(rows.reshape(count, times + 1, -1)[:, -1] for rows in (observations, inputs)))
+        targets = _of_actions(options, course, values, actions, log_ratios, old, last)
+    else:
+        levels = {"rho_bar": options.ratio_limit, "c_bar": options.trace_limit, "trace": options.trace}
+        targets = truncated_targets(log_ratios, course.rewards, values, course.decides, course.ends, **levels)
     ratios = truncated_ratios(log_ratios, options.ratio_limit)
     weights = ratios * earlier_ratio_weights(log_ratios, course.decides, options.ratio_power)
     squares = jnp.sum(targets.advantages**2) / jnp.maximum(jnp.sum(course.decides), 1)
@@ -209,6 +218,32 @@ def samples_of(
         decides=course.decides.ravel(),
     )
     return samples, ratios
+
+
+def _of_actions(
+    options: PPOOptions,
+    course: Course,
+    values: Float[Array, "pair state action"],
+    actions: Int[Array, " row"],
+    log_ratios: Float[Array, "pair time"],
+    old: Float[Array, "row action"],
+    last: Float[Array, "pair action"],
+) -> Targets:
+    """Targets of a critic of actions; the log-probabilities of all actions, at last states too, weigh its values."""
+    count, times = log_ratios.shape
+    logs = jnp.concatenate([old.reshape(count, times, -1), last[:, None]], axis=1)
+    expected = jnp.sum(jnp.exp(logs) * values, axis=2)
+    taken = jnp.take_along_axis(values[:, :-1], actions.reshape(count, times, 1), axis=2)[:, :, 0]
+    return action_value_targets(
+        log_ratios,
+        course.rewards,
+        taken,
+        expected,
+        course.decides,
+        course.ends,
+        c_bar=options.trace_limit,
+        trace=options.trace,
+    )
 
 
 SMALLEST_ADVANTAGE = 1e-3

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from hindsight_rl.agents.episode_buffer import EpisodeBuffer
 from hindsight_rl.agents.hppo_options import PPOOptions
-from hindsight_rl.agents.hppo_samples import Networks, Samples, draw_pairs, samples_of
+from hindsight_rl.agents.hppo_samples import Networks, Samples, draw_pairs, samples_of, work_of
 from hindsight_rl.agents.interface import Rates, all_finite
 from hindsight_rl.environments.interface import Task
 from hindsight_rl.estimators.off_policy import clipped_coefficients, effective_share
@@ -52,13 +52,14 @@ def learn(
     inputs: Inputs,
     learned: Learned,
     buffer: EpisodeBuffer,
+    episodes: int,
     rates: Rates,
     key: Key[Array, ""],
     pace: Float[Array, ""] | float = 0.0,
 ) -> tuple[Learned, Notes]:
-    """All steps on a batch, which is in the buffer: draw pairs, evaluate them, take some steps, and again."""
-    steps = options.steps_on_a_batch(task.action_count)
-    minibatch = options.decisions_in_a_step(task.horizon)
+    """All steps on a batch of `episodes`, which is in the buffer: draw pairs, evaluate them, take some steps, again."""
+    work = work_of(task, options)
+    steps, minibatch = options.steps_on_a_batch(episodes, work), work.minibatch
     limit = jnp.inf if options.divergence_limit is None else options.divergence_limit
 
     def draw_goes_on(carry: tuple[Array, Learned, Notes]) -> Array:
@@ -121,7 +122,8 @@ def descend(
     )
 
     def critic_loss(critic: Critic) -> Float[Array, ""]:
-        errors = jnp.where(rows.decides, critic(observations, goals, clock) - rows.values, 0)
+        values = critic.of_taken(critic(observations, goals, clock), actions)
+        errors = jnp.where(rows.decides, values - rows.values, 0)
         return jnp.sum(errors**2) / count
 
     error, critic_slope = jax.value_and_grad(critic_loss)(learned.critic)

@@ -65,5 +65,8 @@ class Agent(NamedTuple):
     lengthen: Callable[[AgentState, AgentState], AgentState] | None = None
     """(state of a run, first state of a longer one) to a state from which the longer one goes on; None where a state
     does not depend on the length of its run."""
+    any_behaviour: bool = False
+    """Whether `update` may be given episodes of an earlier policy: it goes by the probability with which each action
+    was taken, or by none. False where it takes the newest policy for the one that acted."""
     remark: str = ""
     """A sentence about what the method chose for the environment, said when training begins."""

@@ -93,7 +93,7 @@ def policy_gradient_agent(task: Task, estimator: Estimator, options: PolicyOptio
     def records(state: PolicyGradientState) -> dict[str, Array]:
         return {} if state.ratio_counts is None else {"ratios": state.ratio_counts}
 
-    return Agent(init, explore, exploit, update, lambda state: state.policy, records)
+    return Agent(init, explore, exploit, update, lambda state: state.policy, records, any_behaviour=estimator.ratios)
 
 
 def _update(

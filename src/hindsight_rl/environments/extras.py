@@ -12,7 +12,9 @@ from hindsight_rl.core.errors import HindsightError
 
 def import_ale() -> ModuleType:
     """The Arcade Learning Environment."""
-    return _import("ale_py", "Ms. Pac-man needs ale-py: pip install 'hindsight-rl[atari]'.")
+    found = _import("ale_py", "Ms. Pac-man needs ale-py: pip install 'hindsight-rl[atari]'.")
+    import_module("ale_py.roms")  # which it imports itself only where Gymnasium is installed
+    return found
 
 
 def import_gymnasium() -> ModuleType:

@@ -5,7 +5,7 @@ Imports nothing heavy: environments are imported when they are built, and users'
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -13,8 +13,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hindsight_rl.core.errors import HindsightError, unknown
+from hindsight_rl.core.memory import MOST_BYTES_OF_TEXT
+from hindsight_rl.core.numbers import whole_number
 from hindsight_rl.core.options import Options, names_of
-from hindsight_rl.core.plugins import installed, is_reference, load_installed, load_object, require_free
+from hindsight_rl.core.plugins import installed, is_reference, load_installed, load_object, refuse_path, require_free
 from hindsight_rl.environments.options import (
     BitFlippingOptions,
     EmptyRoomOptions,
@@ -103,6 +105,7 @@ def find_entry(name: str) -> Entry:
         return ENVIRONMENTS[name]
     if is_reference(name):
         return _entry_of(load_object(name, "environment"), name)
+    refuse_path(name, "environment")
     announced = _announced()
     if name not in announced:
         raise unknown("environment", name, [*ENVIRONMENTS, *announced])
@@ -132,16 +135,31 @@ class Specification:
 
     name: str
     options: Mapping[str, Any]
+    label: str = field(default="", compare=False)
+    """What a map is called: as its file was, which may be called otherwise by now."""
 
     @property
     def id(self) -> str:
         """A short name, the paper's where the paper has one: `bit-flipping-8`, `empty-room`, `four-rooms`."""
         if self.name == "gym":
             return f"gym:{self.options['id']}"
+        if self.label:
+            return f"{self.name}:{self.label}"
         suffix = ENVIRONMENTS[self.name].suffix if self.name in ENVIRONMENTS else None
         if suffix is None or (self.name != "bit-flipping" and dict(self.options) == _values(self.options_type())):
             return self.name
         return f"{self.name}-{self.options[suffix]}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Fit for a file."""
+        label = {"label": self.label} if self.label else {}
+        return {"name": self.name, "options": dict(self.options), **label}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "Specification":
+        """The inverse of `to_json`."""
+        label = {"label": content["label"]} if content.get("label") else {}
+        return specify(content["name"], **content["options"], **label)
 
     @property
     def options_type(self) -> type[Options]:
@@ -164,9 +182,15 @@ def parted(name: str) -> tuple[str, dict[str, Any]]:
         if name.startswith(f"{prefix}:"):
             return prefix, {option: name.removeprefix(f"{prefix}:")}
     sized = re.fullmatch(r"(?P<base>.*?)-(?P<size>\d+)", name)
-    if sized and (entry := ENVIRONMENTS.get(sized["base"])) and entry.suffix:
-        return sized["base"], {entry.suffix: int(sized["size"])}
+    size = whole_number(sized["size"]) if sized else None
+    if sized and size is not None and (entry := ENVIRONMENTS.get(sized["base"])) and entry.suffix:
+        return sized["base"], {entry.suffix: size}
     return name, {}
+
+
+def map_label(path: str) -> str:
+    """What the map in a file is called: by the file's name, in characters that any name may have."""
+    return re.sub(r"[^\w.+-]+", "-", Path(path).stem)[:60]
 
 
 def specify(name: str, **options: Any) -> Specification:
@@ -176,14 +200,17 @@ def specify(name: str, **options: Any) -> Specification:
         raise HindsightError(f"'{whole}' already {'names a map' if option == 'map' else f'sets {option}'}.")
     options = {**said, **options}
     kind = find_entry(name).options
-    if name == "grid" and "map" in options:
-        path = options.pop("map")
-        options = {"text": _read_map(path), **options}
+    label = ""
+    if name == "grid":
+        label = map_label(str(options.pop("label", "")))
+        if "map" in options:
+            path = options.pop("map")
+            options, label = {"text": _read_map(path), **options}, label or map_label(path)
     if name == "grid" and options.get("text") is None:
         raise HindsightError("The environment 'grid' needs a map file: grid:PATH.")
     if name == "gym" and not options.get("id"):
         raise HindsightError("The environment 'gym' needs the id of a Gymnasium environment: gym:FetchReach-v4.")
-    return Specification(name, _values(kind.read(options, name)))
+    return Specification(name, _values(kind.read(options, name)), label)
 
 
 def _values(options: Options) -> dict[str, Any]:
@@ -220,8 +247,12 @@ def _read_map(path: str) -> str:
     try:
         if Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
             raise HindsightError(f"The map file '{path}' is not a regular file.")  # a pipe or device may never end
+        if (size := Path(path).stat().st_size) > MOST_BYTES_OF_TEXT:
+            raise HindsightError(f"The map file '{path}' has {size:,} bytes, and no map has so many.")
         return Path(path).read_text()
     except OSError as error:
         raise HindsightError(f"The map file '{path}' cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
+    except HindsightError:
+        raise
+    except ValueError:  # nor is a path that holds a zero
         raise HindsightError(f"The map file '{path}' is not text.") from None

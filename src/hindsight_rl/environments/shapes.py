@@ -1,6 +1,7 @@
 """Whether the functions of an environment that compiles fit together, found without running it."""
 
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ from hindsight_rl.environments.interface import Environment
 
 def require_shapes(environment: Environment) -> None:
     """Refuse an environment whose functions give other shapes than a learner needs, in a sentence that names one."""
+    _require_counts(environment)
     key = jax.random.key(0)
     state = _shape(environment, "reset", environment.reset, key)
     for view in ("observe", "achieved_goal"):
@@ -33,8 +35,16 @@ def require_shapes(environment: Environment) -> None:
         jnp.float32 if environment.continuous else jnp.int32,
     )
     after = _shape(environment, "step", environment.step, state, action, key)
-    if _layout(after) != _layout(state):
+    if _layout(after) != _layout(state) or not all(map(_same_type, jax.tree.leaves(state), jax.tree.leaves(after))):
         raise _wrong(environment, "step", f"gives the state {_said(after)}, but reset gives {_said(state)}")
+
+
+def _require_counts(environment: Environment) -> None:
+    """At least one action to choose among, and one to take: a horizon counts the first state too."""
+    for name, least in (("horizon", 2), ("action_count", 1)):
+        found = getattr(environment, name)
+        if not isinstance(found, Integral) or found < least:
+            raise _wrong(environment, name, f"must be a whole number of at least {least}, not {found!r}")
 
 
 def _shape(environment: Environment, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -54,6 +64,11 @@ def _require_array(environment: Environment, name: str, found: Any) -> None:
 def _layout(tree: Any) -> Any:
     leaves, structure = jax.tree.flatten(tree)
     return structure, [leaf.shape for leaf in leaves]
+
+
+def _same_type(before: Any, after: Any) -> bool:
+    """A plain number of Python's takes the type of what follows it."""
+    return before.weak_type or before.dtype == after.dtype
 
 
 def _said(tree: Any) -> str:

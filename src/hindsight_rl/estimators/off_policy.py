@@ -23,7 +23,7 @@ class Targets(NamedTuple):
     """What the values of the decisions should be, and how much better each action was than its state's value."""
 
     values: Float[Array, "pair time"]
-    """v[i, t]; the value that was given where no decision was made."""
+    """v[i, t], or q[i, t] of actions; the value that was given where no decision was made."""
     advantages: Float[Array, "pair time"]
     """A[i, t]; zero where no decision was made."""
 
@@ -84,6 +84,50 @@ def _back(later: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
     correction, decay = now
     total = correction + decay * later
     return total, total
+
+
+def action_value_targets(
+    log_ratios: Float[Array, "pair time"],
+    rewards: Float[Array, "pair time"],
+    action_values: Float[Array, "pair time"],
+    expected_values: Float[Array, "pair state"],
+    decides: Bool[Array, "pair time"],
+    ends: Bool[Array, "pair time"],
+    *,
+    c_bar: float = 1.0,
+    trace: float = 1.0,
+    discount: float = 1.0,
+) -> Targets:
+    """Retrace (Munos et al., 2016) under any goal, for a critic of actions, with c[t] = trace * min(c_bar, rho[t]).
+
+        q[t] = r[t] + discount (E[t+1] + c[t+1] (q[t+1] - Q[t+1])),   E[t] = sum over a of p(a | s[t], g) Q(s[t], a)
+        A[t] = q[t] - E[t]
+
+    `action_values[i, t]` is Q of the action taken; `expected_values` has one more entry along time. No ratio weighs the
+    first step, so that nothing need be truncated there: with any c_bar up to 1 the fixed point is the action value of p
+    itself. What ends an episode is as in `truncated_targets`.
+    """
+    axes = "pair time"
+    require_shapes(
+        log_ratios=(log_ratios, axes),
+        rewards=(rewards, axes),
+        action_values=(action_values, axes),
+        expected_values=(expected_values[:, :-1], axes),
+        decides=(decides, axes),
+        ends=(ends, axes),
+    )
+    require_runs(decides=decides)
+    require_levels(c_bar=c_bar)
+    require_unit_interval(trace=trace, discount=discount)
+    following = jnp.where(ends, 0, expected_values[:, 1:])
+    nothing = jnp.zeros_like(rewards[:, 0])
+    errors = jnp.where(decides, rewards + discount * following - action_values, 0)
+    traces = jnp.where(decides, discount * trace * truncated_ratios(log_ratios, c_bar), 0)
+    # The correction after this action belongs to the next one, if that was a decision.
+    decays = jnp.where(ends, 0, jnp.concatenate([traces[:, 1:], nothing[:, None]], axis=1))
+    _, gaps = jax.lax.scan(_back, nothing, (errors.T, decays.T), reverse=True)
+    targets = action_values + jnp.where(decides, gaps.T, 0)
+    return Targets(targets, jnp.where(decides, targets - expected_values[:, :-1], 0))
 
 
 def truncated_ratios(log_ratios: Float[Array, "*batch"], level: float) -> Float[Array, "*batch"]:

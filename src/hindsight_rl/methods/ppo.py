@@ -20,9 +20,10 @@ def _make(task: "Task", options: PPOOptions) -> "Agent":
 
 def _cost(sizes: Sizes, options: Any) -> float:
     """Two networks, forwards on the drawn pairs and both ways on each minibatch; steps as for few actions."""
-    steps = options.steps_on_a_batch(0)
+    work = options.work(0, sizes.horizon)
+    steps = options.steps_on_a_batch(sizes.batch_size, work)
     draws = -(-steps // options.steps_per_draw)
-    return 2.0 * draws * options.pairs * sizes.horizon + 8.0 * steps * options.decisions_in_a_step(sizes.horizon)
+    return 2.0 * draws * work.pairs * sizes.horizon + 8.0 * steps * work.minibatch
 
 
 def _defaults(hosted: bool) -> dict[str, Any]:
@@ -32,7 +33,7 @@ def _defaults(hosted: bool) -> dict[str, Any]:
     """
     if hosted:
         shown = {"batches": 300, "evaluate_every": 20, "evaluation_episodes": 32}
-        return {**shown, "episodes_end": "horizon", "hidden_layers": (256, 256, 256), "clip": 0.2, "trace": 0.95}
+        return {**shown, "episodes_end": "horizon", "hidden_layers": None, "clip": 0.2, "trace": 0.95}
     return {"batches": 200, "evaluate_every": 4}
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Key, Shaped
 
 from hindsight_rl.networks.heads import FIRST_DEVIATION, Bounds, Categorical, Head, Normal
 from hindsight_rl.networks.images import ImageTrunk
-from hindsight_rl.networks.normaliser import Normaliser
+from hindsight_rl.networks.normaliser import Scaler
 from hindsight_rl.networks.perceptron import Perceptron, flat_size
 
 LAST_LAYER = 0.01
@@ -23,13 +23,14 @@ def he_normal(key: Key[Array, ""], shape: tuple[int, int]) -> Float[Array, "inpu
 
 
 class Inputs(eqx.Module):
-    """What the networks are shown: observations and goals with mean 0 and deviation 1, from statistics of their own.
+    """What the networks are shown: observations and goals with mean 0 and deviation 1, from statistics of their own;
+    numbers with two values as -1 and 1.
 
     Not a part of the networks: all of them, old and new, look through the same glasses.
     """
 
-    observations: Normaliser | None
-    goals: Normaliser | None
+    observations: Scaler | None
+    goals: Scaler | None
     interactions: bool = eqx.field(static=True)
     """Whether the elementwise product of observation and goal is shown too, where they have the same size."""
     waves: int = eqx.field(static=True)
@@ -38,8 +39,8 @@ class Inputs(eqx.Module):
     def __init__(self, shape: Sequence[int], goal_size: int, normalise: bool, interactions: bool, waves: int = 0):
         pictures = len(shape) == 3
         self.waves = 0 if pictures else waves
-        self.observations = Normaliser(flat_size(shape)) if normalise and not pictures else None
-        self.goals = Normaliser(goal_size) if normalise else None
+        self.observations = Scaler(flat_size(shape)) if normalise and not pictures else None
+        self.goals = Scaler(goal_size) if normalise else None
         self.interactions = interactions and not pictures and flat_size(shape) == goal_size
 
     def __call__(
@@ -162,19 +163,33 @@ class Actor(eqx.Module):
 
 
 class Critic(eqx.Module):
-    """V_t(s, g); the time enters with the goal, as a share of the horizon."""
+    """V_t(s, g), or Q_t(s, a, g) of every action; the time enters with the goal, as a share of the horizon."""
 
     network: GoalNetwork
+    of_actions: bool = eqx.field(static=True)
 
     def __init__(
-        self, observation: int | tuple[int, ...], goal_size: int, hidden_layers: Sequence[int], key: Key[Array, ""]
+        self,
+        observation: int | tuple[int, ...],
+        goal_size: int,
+        hidden_layers: Sequence[int],
+        key: Key[Array, ""],
+        actions: int | None = None,
     ):
-        self.network = GoalNetwork(observation, goal_size + 1, hidden_layers, 1, key)
+        self.network = GoalNetwork(observation, goal_size + 1, hidden_layers, actions or 1, key)
+        self.of_actions = actions is not None
 
     def __call__(
         self,
         observations: Shaped[Array, "row *features"],
         goals: Float[Array, "row goal"],
         shares: Float[Array, " row"],
+    ) -> Float[Array, "row *action"]:
+        values = self.network(observations, jnp.concatenate([goals, shares[:, None]], axis=1))
+        return values if self.of_actions else values[:, 0]
+
+    def of_taken(
+        self, values: Float[Array, "row *action"], actions: Shaped[Array, "row *component"]
     ) -> Float[Array, " row"]:
-        return self.network(observations, jnp.concatenate([goals, shares[:, None]], axis=1))[:, 0]
+        """Of its values, those of the actions that were taken; a state's value is that of any."""
+        return jnp.take_along_axis(values, actions[:, None], axis=1)[:, 0] if self.of_actions else values

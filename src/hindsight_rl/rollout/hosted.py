@@ -11,12 +11,16 @@ from jaxtyping import Array, Key
 
 from hindsight_rl.core.cores import cores
 from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.core.memory import memory
 from hindsight_rl.environments.hosted import HostedTask
 from hindsight_rl.rollout.compiled import EpisodesEnd, Outcomes
 from hindsight_rl.rollout.crew import Hands
 from hindsight_rl.rollout.slots import Layout
 from hindsight_rl.rollout.workers import WorkerPool
 
+BYTES_OF_A_WORKER = 30_000_000
+"""At least: a process that has imported NumPy and holds a simulator."""
 Explore = Callable[[np.ndarray, np.ndarray, np.integer, Key[Array, ""]], tuple[Array, Array]]
 """As for compiled environments, from arrays that come from simulators."""
 
@@ -38,7 +42,15 @@ def open_pool(
     No result depends on their number: it belongs to the machine.
     """
     count = cores() if workers is None else workers
+    if isinstance(count, int) and min(count, slots) * BYTES_OF_A_WORKER > memory():
+        raise HindsightError(f"{min(count, slots):,} workers need more memory than there is: lower the workers.")
     return WorkerPool(task.source(), layout_of(task), slots, count, notice)
+
+
+def shapes_of_episodes(task: HostedTask, count: int) -> Episodes:
+    """The shapes of so many episodes, as `collect_hosted` returns them."""
+    one = _Record(task, 1).episodes()
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype), one)
 
 
 def episode_seeds(key: Key[Array, ""], episodes: int) -> tuple[np.ndarray, Key[Array, ""]]:

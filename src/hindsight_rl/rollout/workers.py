@@ -23,6 +23,8 @@ SECONDS_TO_WAIT = 60.0
 """A worker that has not answered by then hangs."""
 SECONDS_TO_START = 180.0
 """A new worker has to import packages and build simulators before its first answer."""
+MOST_SIMULATORS = 256
+"""Each takes some megabytes: a larger batch is played in turns, but for more workers, who are to have one each."""
 ATTEMPTS = 3
 """Workers that may die over the same step before the step itself is to blame."""
 
@@ -41,7 +43,7 @@ class WorkerPool:
     """Plays episodes in `slots` over workers: so many processes, or other hands. With no workers, in this process.
 
     Use it as a context manager. `notice` hears of workers that had to be replaced. A source that cannot travel has a
-    single simulator, here: then only the first slot is to be used, and `places` is 1.
+    single simulator, here. Only the first `places` slots are to be used: nobody has room for any number of simulators.
     """
 
     def __init__(
@@ -54,9 +56,9 @@ class WorkerPool:
         seconds_to_wait: float = SECONDS_TO_WAIT,
     ):
         self._source = source
-        self.places = slots if source.portable else 1
         hands = Processes(workers) if isinstance(workers, int) else workers
         hands = hands if source.portable else Processes(0)
+        self.places = min(slots, max(MOST_SIMULATORS, hands.count)) if source.portable else 1
         self._notice, self._seconds_to_wait = notice, seconds_to_wait
         self._crew = hands.crew(source, layout, slots)
         self.slots = self._crew.slots

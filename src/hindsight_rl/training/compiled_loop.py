@@ -11,6 +11,8 @@ import numpy as np
 from jaxtyping import Array
 
 from hindsight_rl.core.cores import cores
+from hindsight_rl.environments.hosted import HostedTask
+from hindsight_rl.rollout.hosted import shapes_of_episodes
 from hindsight_rl.training.devices import device_count, over_devices
 from hindsight_rl.training.memory import require_memory_of_program, require_memory_of_steps
 from hindsight_rl.training.program import Evaluation, Program, Totals
@@ -74,11 +76,17 @@ def compiled_training(
             yield snapshot
 
 
-def require_memory_to_compile(program: Program, runs: Runs) -> None:
+def require_memory_to_compile(program: Program, runs: Runs, batch_size: int) -> None:
     """Refuse what no compiler could make fit. Tracing takes a few seconds, which the first call then need not take."""
     if program.advance is not None and program.nothing is not None:
         shares = _shares(len(runs.seeds))
         require_memory_of_steps(_traced(program, runs, shares, program.nothing(shares[0].stop)))
+    elif not program.agent.updates_on_host:
+        assert isinstance(program.task, HostedTask)
+        rates = {name: jnp.float32(values[0]) for name, values in runs.rates.items()}
+        episodes, key = shapes_of_episodes(program.task, batch_size), jax.random.key(0)
+        state = jax.eval_shape(program.agent.init, key)
+        require_memory_of_steps(cast(Any, program.update).trace(state, episodes, rates, key))
 
 
 def _traced(program: Program, runs: Runs, shares: Sequence[slice], nothing: Totals) -> Any:

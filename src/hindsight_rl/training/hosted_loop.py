@@ -3,11 +3,14 @@
 import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Key
 
+from hindsight_rl.core.episodes import Episodes
 from hindsight_rl.environments.hosted import HostedTask
 from hindsight_rl.rollout.crew import Hands
 from hindsight_rl.rollout.hosted import collect_hosted, open_pool, play_hosted
@@ -67,28 +70,53 @@ class _Trainer:
         self._ticked = time.monotonic()
 
     def advance(self, run: int, state: RunState, done: int, target: int) -> tuple[RunState, dict[str, float]]:
-        """Train a run from one batch to another, and sum up its metrics; one that has failed stays as it is."""
-        rates = {name: jnp.float32(values[run]) for name, values in self._runs.rates.items()}
-        training_key = keys_of(jnp.uint32(self._runs.seeds[run])).training
+        """Train a run from one batch to another, and sum up its metrics; one that has failed stays as it is.
+
+        A batch that is played ahead is played by the policy of before the update that is made meanwhile, whatever takes
+        longer. None is played ahead beyond an evaluation, where only the state is kept.
+        """
         seen: dict[str, float] = {STEPS: 0.0}
+        ahead: Episodes | None = None
         for batch in range(done, target):
             if state.failed_batch >= 0:
                 break
-            episode_key, update_key = jax.random.split(jax.random.fold_in(training_key, batch))
-            explore = functools.partial(self._program.explore, state.agent)
-            size, end = self._settings.batch_size, self._settings.episodes_end
-            episodes = collect_hosted(self._task, self._pool, explore, size, episode_key, end)
-            learned, cause, metrics = self._program.update(state.agent, episodes, rates, update_key)
-            failed = int(cause)  # waits for the update, in which rewards may have failed
-            self._task.raise_fault()
-            if failed:
-                state = state._replace(failed_batch=jnp.int32(batch), cause=cause)
+            episodes = self._play(run, state, batch) if ahead is None else ahead
+            learn = functools.partial(self._learn, run, state, episodes, batch)
+            if self._settings.play_ahead and batch + 1 < target:
+                # A thread of its own: calls from one thread are computed one after another. Workers belong to this one.
+                with ThreadPoolExecutor(1) as thread:
+                    learning = thread.submit(learn)
+                    ahead = self._play(run, state, batch + 1)
+                state, totals = learning.result()
             else:
-                state = state._replace(agent=learned)
-                for name, value in totals_of(metrics, episodes).items():
-                    seen[name] = seen.get(name, 0.0) + float(value)
+                state, totals = learn()
+            self._task.raise_fault()
+            for name, value in totals.items():
+                seen[name] = seen.get(name, 0.0) + value
             self._report(run, batch + 1, done, target)
         return jax.tree.map(np.asarray, state), seen
+
+    def _keys(self, run: int, batch: int) -> tuple[Key[Array, ""], Key[Array, ""]]:
+        """For the episodes of a batch, and for its update."""
+        key = keys_of(jnp.uint32(self._runs.seeds[run])).training
+        episode_key, update_key = jax.random.split(jax.random.fold_in(key, batch))
+        return episode_key, update_key
+
+    def _play(self, run: int, state: RunState, batch: int) -> Episodes:
+        """The episodes of a batch, played by the policy of a state."""
+        explore = functools.partial(self._program.explore, state.agent)
+        size, end = self._settings.batch_size, self._settings.episodes_end
+        return collect_hosted(self._task, self._pool, explore, size, self._keys(run, batch)[0], end)
+
+    def _learn(self, run: int, state: RunState, episodes: Episodes, batch: int) -> tuple[RunState, Mapping[str, float]]:
+        """The state after an update, and what is summed up of it; nothing where it failed."""
+        rates = {name: jnp.float32(values[run]) for name, values in self._runs.rates.items()}
+        learned, cause, metrics = self._program.update(state.agent, episodes, rates, self._keys(run, batch)[1])
+        failed = int(cause)  # waits for the update, in which rewards may have failed
+        if failed:
+            return state._replace(failed_batch=jnp.int32(batch), cause=cause), {}
+        totals = {name: float(value) for name, value in totals_of(metrics, episodes).items()}
+        return state._replace(agent=learned), totals
 
     def evaluated(
         self, advanced: list[tuple[RunState, dict[str, float]]], past: Snapshot | None, batch: int

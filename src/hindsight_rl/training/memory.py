@@ -1,25 +1,24 @@
 """Whether a job can fit into this machine's memory: bounds before anything is compiled, the need before it runs."""
 
 import math
-import os
-import resource
 from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
 from hindsight_rl.core.errors import HindsightError, gist
+from hindsight_rl.core.memory import memory
 from hindsight_rl.environments.interface import Environment, Task
 from hindsight_rl.training.program import Program
 from hindsight_rl.training.settings import Settings
 
-_LIMIT_OF_GROUP = Path("/sys/fs/cgroup/memory.max")
 _HELD = ("dot_general", "conv_general_dilated", "gather", "scatter", "sort", "cumsum", "concatenate", "scan", "while")
 """Steps whose results are written to memory; those of others may be computed where they are used."""
-_BYTES_OF_OUTCOME = 17
+_BYTES_OF_OUTCOME, _BYTES_OF_HOSTED_OUTCOME = 17, 64
+"""Of an evaluation episode: random numbers, return and success; seeds are made elsewhere, and of more numbers."""
+_BYTES_OF_EVALUATION = 64
+"""Of one run: its batch, episodes, return, success rate, and some metrics."""
 _OF_RUNS = "the runs, the hidden layers or the capacity of the replay buffer"
 _OF_STEPS = "the batch size, the evaluation episodes, the horizon or the hidden layers"
 
@@ -30,9 +29,9 @@ def require_memory(program: Program, settings: Settings, runs: int) -> None:
     _require("at least ", sum(needs.values()), max(needs, key=lambda name: needs[name]))
 
 
-def require_memory_of_episodes(episodes: int) -> None:
+def require_memory_of_episodes(episodes: int, hosted: bool = False) -> None:
     """Refuse more episodes than could be counted in memory, each with its random numbers, return and success."""
-    _require("at least ", episodes * _BYTES_OF_OUTCOME, "the episodes")
+    _require("at least ", episodes * (_BYTES_OF_HOSTED_OUTCOME if hosted else _BYTES_OF_OUTCOME), "the episodes")
 
 
 def require_memory_of_steps(traced: Any) -> None:
@@ -73,11 +72,13 @@ def needed_bytes(program: Program, settings: Settings, runs: int) -> dict[str, i
     """What must be in memory at the same time, by the settings on which it depends."""
     task = program.task
     state = _bytes_of_run(program)
-    evaluated = _bytes_of_state(task) if isinstance(task, Environment) else np.dtype(np.float64).itemsize
+    evaluated = _bytes_of_state(task) if isinstance(task, Environment) else _BYTES_OF_HOSTED_OUTCOME
+    evaluations = -(-settings.batches // settings.evaluate_every)
     return {
         _OF_RUNS: runs * state,
         "the batch size or the horizon": settings.batch_size * task.horizon * _bytes_of_state(task),
         "the evaluation episodes": settings.evaluation_episodes * evaluated,
+        "the batches, or evaluate less often": runs * evaluations * _BYTES_OF_EVALUATION,
     }
 
 
@@ -87,17 +88,6 @@ def _bytes_of_run(program: Program) -> int:
     except (TypeError, OverflowError) as error:  # sizes for which not even JAX has a number
         raise HindsightError(f"No memory can hold this ({gist(error)}): lower {_OF_RUNS}.") from error
     return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
-
-
-def memory() -> int:
-    """Bytes that this process can have: the machine's, unless a limit of the process or of its group is lower."""
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if soft != resource.RLIM_INFINITY:
-        limits.append(soft)
-    with suppress(OSError, ValueError):  # there may be no group, or none with a limit ("max")
-        limits.append(int(_LIMIT_OF_GROUP.read_text()))
-    return min(limits)
 
 
 def _bytes_of_state(task: Task) -> int:

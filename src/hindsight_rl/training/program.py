@@ -11,6 +11,7 @@ from jaxtyping import Array, Int, Key
 
 from hindsight_rl.agents.interface import CAUSES, Agent, Rates
 from hindsight_rl.core.episodes import Episodes
+from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.described import Spaces
 from hindsight_rl.environments.hosted import HostedTask
 from hindsight_rl.environments.interface import Environment, Task
@@ -74,6 +75,7 @@ def make_program(task: Task, settings: Settings) -> Program:
     if isinstance(task, Environment):
         require_shapes(task)
     agent = make_agent(method, settings.row, task, options)
+    require_play_ahead(task, agent, settings)
 
     def init(seed: Int[Array, ""]) -> RunState:
         return RunState(agent.init(keys_of(seed).init), jnp.int32(-1), jnp.int32(0))
@@ -94,6 +96,20 @@ def make_program(task: Task, settings: Settings) -> Program:
         jax.jit(agent.exploit),
         agent.update if agent.updates_on_host else jax.jit(agent.update),
     )
+
+
+def require_play_ahead(task: Task, agent: Agent, settings: Settings) -> None:
+    """Refuse to play ahead where nobody plays meanwhile, or where an update needs episodes of the newest policy."""
+    if settings.play_ahead and not isinstance(task, HostedTask):
+        raise HindsightError(
+            "play_ahead has simulators play while the learner learns; this environment is compiled and has none: "
+            "leave it out."
+        )
+    if settings.play_ahead and not agent.any_behaviour:
+        raise HindsightError(
+            f"{settings.method} learns from episodes of its newest policy alone, but play_ahead brings those of the "
+            "policy before: leave it out."
+        )
 
 
 def lengthened(program: Program, snapshot: Snapshot) -> Snapshot:

@@ -13,6 +13,13 @@ from hindsight_rl.agents.interface import CAUSES, AgentState
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.records.evaluations import Evaluations
 
+LATER: Mapping[str, float] = {
+    f"inputs/{part}/{name}": value
+    for part in ("observations", "goals")
+    for name, value in {"low": np.inf, "high": -np.inf, "two": 0}.items()
+}
+"""Arrays that hppo's checkpoints did not have once, by the end of their paths: no component was a switch then."""
+
 
 class RunState(NamedTuple):
     """One run, or many along a leading axis."""
@@ -86,6 +93,10 @@ def state_from_arrays(template: RunState, arrays: Mapping[str, np.ndarray]) -> R
     found = []
     for path, leaf in leaves:
         name = _name(path)
+        if name not in arrays and name.endswith(tuple(LATER)):
+            value = next(value for end, value in LATER.items() if name.endswith(end))
+            found.append(np.full(leaf.shape, value, leaf.dtype))
+            continue
         if name not in arrays:
             raise HindsightError(f"The checkpoint lacks the array '{name}'.")
         if arrays[name].shape != leaf.shape or arrays[name].dtype != leaf.dtype:

@@ -10,6 +10,7 @@ its info. Whether a goal is reached is not part of Gymnasium's interface, so it 
 """
 
 from collections.abc import Callable
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,6 +78,8 @@ class Rewards:
         self._goals = simulator.goals
         self._name = f"The environment '{simulator.name}'"
         self.fault: HindsightError | KeyboardInterrupt | None = None
+        # Episodes may be played while an update asks for rewards, and a stranger's code may not bear two callers.
+        self._one_at_a_time = Lock()
         self._examples = _play(simulator)
         self._reward = PairFunction(
             simulator.environment.get_wrapper_attr("compute_reward"), f"{self._name}: compute_reward", self._examples
@@ -124,11 +127,13 @@ class Rewards:
     def _without_raising(
         self, function: Callable[..., np.ndarray], otherwise: np.generic, *question: np.ndarray
     ) -> np.ndarray:
-        if self.fault is None:
-            try:
-                return function(*question)
-            except (HindsightError, KeyboardInterrupt) as error:
-                self.fault = error
+        question = tuple(map(np.asarray, question))
+        with self._one_at_a_time:
+            if self.fault is None:
+                try:
+                    return function(*question)
+                except (HindsightError, KeyboardInterrupt) as error:
+                    self.fault = error
         return np.full(self._aligned(*question)[1], otherwise)
 
     def _aligned(

@@ -1,13 +1,15 @@
 """A Gymnasium goal environment as a learner sees it: `gymnasium_task("FetchReach-v4")`."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.buffer_callback import buffer_callback
 from jaxtyping import Array, Bool, Float, Int
 
 from hindsight_rl.core.errors import HindsightError, unknown
@@ -75,18 +77,39 @@ class GymnasiumTask(HostedTask):
         return jnp.float32(1) if self.probability is None else jnp.asarray(self.probability(goal), jnp.float32)
 
     def reached(self, achieved: Float[Array, "*goal"], goal: Float[Array, "*goal"]) -> Bool[Array, ""]:
-        result = jax.ShapeDtypeStruct((), jnp.bool_)
-        return jax.pure_callback(self.rewards.traced_reached, result, achieved, goal, vmap_method="expand_dims")
+        return _called_back(self.rewards.traced_reached, jnp.bool_, achieved, goal)
 
     def reward(
         self, achieved: Float[Array, "*goal"], goal: Float[Array, "*goal"], time: Int[Array, ""]
     ) -> Float[Array, ""]:
-        result = jax.ShapeDtypeStruct((), jnp.float32)
-        return jax.pure_callback(self.rewards.traced_rewards, result, achieved, goal, time, vmap_method="expand_dims")
+        return _called_back(self.rewards.traced_rewards, jnp.float32, achieved, goal, time)
 
     def take_fault(self) -> HindsightError | KeyboardInterrupt | None:
         fault, self.rewards.fault = self.rewards.fault, None
         return fault
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Calls a NumPy function with buffers, and writes what it returns into one."""
+
+    function: Callable[..., np.ndarray]
+
+    def __call__(self, context: Any, out: Any, *arguments: Any) -> None:
+        np.asarray(out)[...] = self.function(*map(np.asarray, arguments))
+
+
+def _called_back(function: Callable[..., np.ndarray], kind: Any, *arguments: Array) -> Array:
+    """A number of this kind, from a function that takes axes in front as well, called by the compiled program.
+
+    On the processor it is handed the buffers themselves. The usual callback gets copies, which are made by the same
+    threads as all computations: where each of those is waiting for its own copy, as on one core as soon as an update
+    and a policy are computed at a time, nothing goes on ever again.
+    """
+    result = jax.ShapeDtypeStruct((), kind)
+    if jax.default_backend() != "cpu":
+        return jax.pure_callback(function, result, *arguments, vmap_method="expand_dims")
+    return cast(Array, buffer_callback(_Writer(function), result, vmap_method="expand_dims")(*arguments))
 
 
 def gymnasium_task(
