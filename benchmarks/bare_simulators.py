@@ -85,10 +85,28 @@ def wrapped_steps(source: Any, action_count: int, actions: int) -> Iterator[None
             yield
 
 
+def gymnasium_steps(name: str, actions: int) -> Iterator[None]:
+    """Episodes of an environment of Gymnasium, without its wrappers, step by step."""
+    from hindsight_rl.environments.extras import import_gymnasium, import_robotics
+
+    import_robotics()
+    environment = import_gymnasium().make(name, disable_env_checker=True).unwrapped
+    environment.action_space.seed(SEED)
+    choices = [environment.action_space.sample() for _ in range(1000)]
+    number = 0
+    while True:
+        environment.reset(seed=number)
+        for _ in range(actions):
+            environment.step(choices[number % len(choices)])
+            number += 1
+            yield
+
+
 STEPPERS: Mapping[str, Callable[..., Iterator[None]]] = {
     "fetch-push": fetch_push_steps,
     "ms-pacman": ms_pacman_steps,
     "wrapped": wrapped_steps,
+    "gymnasium": gymnasium_steps,
 }
 
 

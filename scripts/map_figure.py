@@ -36,7 +36,7 @@ def draw_map(
             _draw(axes, column, row, colour, lines)
     axes.set_xlim(-0.5, len(known) - 0.5)
     axes.set_ylim(len(methods) - 0.5, -0.5)
-    axes.set_xticks(range(len(known)), [name.removeprefix("gym:") for name in known], color=INK, fontsize=10)
+    axes.set_xticks(range(len(known)), [name.rpartition(":")[2] for name in known], color=INK, fontsize=10)
     axes.set_yticks(range(len(methods)), list(methods), color=INK, fontsize=11)
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
@@ -51,7 +51,8 @@ def draw_map(
     )
     axes.set_xlabel(
         "Blue: the fastest method that was run there; paler: up to 100 times as many episodes. Grey: not reached, with "
-        "the best evaluation.\nWhite: not run. Seconds of the processor; with a star, of the clock.",
+        "the best evaluation.\nPale where one method alone was run; white: not run. Seconds of the processor; with a "
+        "star, of the clock.",
         color=INK,
         fontsize=9.5,
     )

@@ -53,7 +53,8 @@ class Run:
 @cache
 def best(environment: str) -> float | None:
     """The best possible return of a compiled environment; None for one whose success rate counts instead."""
-    if ENVIRONMENTS[parted(environment)[0]].hosted:
+    name = parted(environment)[0]
+    if name not in ENVIRONMENTS or ENVIRONMENTS[name].hosted:  # the others are robots of one's own
         return None
     return best_return(make_compiled(environment))
 
@@ -81,7 +82,7 @@ def committed(results: Path) -> list[Run]:
         # The second study has the first one's runs of gcpg and hpg too.
         new = [entry for entry in chosen if study == "paper" or entry.method.startswith("dqn")]
         runs += [run for entry in new for run in _of_entry(entry, STUDIES)]
-    return runs + _of_replay(results / "replay" / "bench.csv")
+    return runs + _of_replay(results / "replay" / "bench.csv") + of_robots(results / "map" / "robots.csv")
 
 
 def _of_entry(entry: Entry, source: str) -> list[Run]:
@@ -120,6 +121,15 @@ def _of_replay(path: Path) -> list[Run]:
         steps, level = np.full(len(found), np.nan), _level(environment, returns, rates)
         runs.append(Run(environment, STABLE_BASELINES, seed, REPLAY, episodes, steps, seconds, level))
     return runs
+
+
+def of_robots(path: Path) -> list[Run]:
+    """stable-baselines3 on robots, from `benchmarks/robots.py`: seconds of the processor."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        rows = [list(row.values()) for row in csv.DictReader(file)]
+    return fresh([*row[:2], int(row[2]), *map(float, row[3:])] for row in rows)
 
 
 def _level(environment: str, returns: np.ndarray, success_rates: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from map_figure import draw_map
 from map_gather import MAP, Run, best
-from map_runs import BATCHES, METHODS, STABLE_BASELINES
+from map_runs import BATCHES, METHODS, ROBOTS, STABLE_BASELINES
 
 from hindsight_rl.analysis.comparisons import (
     probability_of_improvement,
@@ -21,8 +21,8 @@ from hindsight_rl.records.files import make_folder, write_atomically
 
 MARKS = (0.5, 0.9, 0.95)
 KINDS = ("episodes", "steps", "seconds")
-ROWS = ("hppo", "ppo", "hpg", "hpg+b", "gcpg", "dqn+her", "dqn", STABLE_BASELINES)
-assert set(ROWS) == {*METHODS, STABLE_BASELINES}
+ROWS = ("hppo", "ppo", "hpg", "hpg+b", "gcpg", "dqn+her", "dqn", STABLE_BASELINES, ROBOTS)
+assert set(ROWS) == {*METHODS, STABLE_BASELINES, ROBOTS}
 NEVER = 1e12
 """Stands for a mark that was not reached, so that ranks and medians can be taken."""
 FIRST, LAST = "<!-- tables: made by scripts/results_map.py -->", "<!-- end of tables -->"

@@ -26,6 +26,8 @@ BATCHES = {"bit-flipping-8": 1400, "bit-flipping-16": 1000, "empty-room": 200, "
 """The paper's number of batches of 16, after which a run ends in any case."""
 METHODS = ("gcpg", "hpg", "hpg+b", "ppo", "hppo", "dqn", "dqn+her")
 STABLE_BASELINES = "SB3 DQN+HER"
+ROBOTS = "SB3 SAC+HER"
+"""Where actions are continuous: `benchmarks/robots.py` makes its runs."""
 LEFT_OUT = {("bit-flipping-16", "gcpg"), ("bit-flipping-16", "dqn"), ("bit-flipping-16", "hpg+b")}
 """The committed studies have 10 to 20 runs of these, and they take long: the first two learn nothing."""
 COLUMNS = ("environment", "method", "seed", "episodes", STEPS, "seconds", "mean_return", "success_rate")

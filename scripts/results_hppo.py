@@ -10,19 +10,20 @@ from kept_runs import KeptRuns
 
 BITS = {
     16: "bit-flipping-16 --batches 16 --evaluate-every 2",
-    32: "bit-flipping-32 --batches 48 --evaluate-every 4",
-    48: "bit-flipping-48 --batches 48 --evaluate-every 4",
-    100: "bit-flipping-100 --batches 48 --evaluate-every 8",
+    32: "bit-flipping-32 --batches 40 --evaluate-every 4",
+    48: "bit-flipping-48 --batches 44 --evaluate-every 4",
+    100: "bit-flipping-100 --batches 44 --evaluate-every 4",
 }
 ROOMS = {
     "empty-room": "empty-room --batches 16 --evaluate-every 2",
-    "four-rooms": "four-rooms --batches 80 --evaluate-every 5",
+    "four-rooms": "four-rooms --batches 60 --evaluate-every 5",
 }
 ROBOTS = {
-    "fetch-reach": "gym:FetchReach-v4 --batches 120 --evaluate-every 5 --runs 3",
-    "fetch-push": "fetch-push --batches 130 --evaluate-every 10 --evaluation-episodes 64 --runs 3",
-    "fetch-push-continuous": "gym:FetchPush-v4 --batches 380 --evaluate-every 20 --evaluation-episodes 64 --runs 3",
-    "maze": "gym:PointMaze_UMaze-v3 --batches 100 --evaluate-every 10 --runs 3",
+    "fetch-reach": "gym:FetchReach-v4 --batches 24 --evaluate-every 3 --evaluation-episodes 64 --runs 5",
+    "fetch-push": "fetch-push --batches 135 --evaluate-every 15 --evaluation-episodes 64 --runs 5",
+    "fetch-push-continuous": "gym:FetchPush-v4 --batches 380 --evaluate-every 20 --evaluation-episodes 64 --runs 1",
+    "maze-medium": "gym:PointMaze_Medium-v3 --batches 20 --evaluate-every 5 --evaluation-episodes 64 --runs 2",
+    "maze": "gym:PointMaze_UMaze-v3 --batches 20 --evaluate-every 5 --evaluation-episodes 64 --runs 5",
 }
 TASKS = {
     **{f"bits-{bits}": f"{task} --runs 5" for bits, task in BITS.items()},
