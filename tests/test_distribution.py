@@ -1,6 +1,7 @@
 """The wheel and the sdist: what is in them, and that the wheel works where nothing of this folder is."""
 
 import email
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,20 +18,53 @@ import hindsight_rl
 
 ROOT = Path(__file__).parent.parent
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_sdist({0!r}); build_meta.build_wheel({0!r})"
-EXTRAS = {
-    "atari": "ale_py",
-    "docs": "mkdocs",
-    "export": "onnx",
-    "gymnasium": "gymnasium",
-    "mlflow": "mlflow",
-    "parquet": "polars",
-    "ray": "ray",
-    "robotics": "gymnasium_robotics",
-    "tensorboard": "tensorboardX",
-    "video": "imageio_ffmpeg",
-    "wandb": "wandb",
+SMALL = shlex.split("--method hpg --batch-size 2 --batches 4 --evaluate-every 2 --hidden-layers 4")
+STUDY = """
+environments = ["bit-flipping-4"]
+methods = ["hpg"]
+batch_sizes = [2]
+learning_rates = [1e-3]
+hidden_layers = [4]
+
+[definitive]
+runs = 2
+batches = 4
+evaluate_every = 2
+"""
+FILM = "import numpy; from hindsight_rl.analysis.video import film; film([numpy.zeros((16, 16, 3), 'uint8')] * 2, 2)"
+TRACKED = (
+    "import hindsight_rl; from hindsight_rl.running.tracking import {0}; {1}"
+    "hindsight_rl.train('bit-flipping-4', method='hpg', batches=2, callbacks=[{2}])"
+)
+MLFLOW = "import os; os.environ |= {'MLFLOW_ALLOW_FILE_STORE': 'true', 'MLFLOW_TRACKING_URI': 'mlruns'}; "
+EXTRAS: dict[str, list[str]] = {
+    "atari": shlex.split("check ms-pacman"),
+    "docs": ["-c", "import material, mkdocs, mkdocstrings"],
+    "export": shlex.split("export zoo:bit-flipping-8 --output exported"),
+    "gymnasium": shlex.split("check point_robot:PointRobot"),
+    "mlflow": ["-c", TRACKED.format("mlflow_run", MLFLOW, "mlflow_run(run_name='bits')")],
+    "parquet": shlex.split("study export studies/small --output study.parquet"),
+    "ray": shlex.split("study run small.toml --on ray --output studies/on-ray"),
+    "robotics": shlex.split("evaluate zoo:fetch-reach --episodes 2 --workers 1"),
+    "tensorboard": ["train", "bit-flipping-4", "--tensorboard", *SMALL],
+    "video": ["-c", FILM],
+    "wandb": ["-c", TRACKED.format("weights_and_biases", "", "weights_and_biases(project='bits', mode='offline')")],
 }
-"""Each extra, and a module that it brings."""
+"""Each extra, and what cannot be done without it: arguments of `hindsight`, or Python."""
+BASE = [
+    "--version",
+    "train bit-flipping-4 --output run",
+    "evaluate run",
+    "render zoo:four-rooms --output rooms.gif",
+    "zoo",
+    "methods hppo",
+    "study run small.toml",
+    "study report studies/small",
+    "runs",
+    "compare run studies/small",
+    "gradients bit-flipping-4 --samples 4 --batch-sizes 2 --estimators weighted",
+    "verify .",
+]
 
 
 @pytest.fixture(scope="module")
@@ -106,10 +140,23 @@ def test_the_wheel_works_beside_installed_dependencies(built: Path, tmp_path: Pa
 def test_the_wheel_installs_into_an_empty_environment_with_each_extra(built: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "empty", with_pip=True)
     python, wheel = tmp_path / "empty/bin/python", wheel_of(built)
+    (tmp_path / "small.toml").write_text(STUDY)
+    shutil.copy(ROOT / "examples/point_robot.py", tmp_path)
     install = (python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-c", ROOT / "constraints.txt")
+
+    def program(*words: str) -> list[str | Path]:
+        return [python, *words] if words[0] == "-c" else [tmp_path / "empty/bin/hindsight", *words]
+
     run(*install, wheel, folder=tmp_path)
-    flags = ("--batches", "4", "--evaluate-every", "2", "--output", "run")
-    run(tmp_path / "empty/bin/hindsight", "train", "bit-flipping-4", *flags, folder=tmp_path)
-    for extra, module in EXTRAS.items():
+    for line in BASE:
+        words = shlex.split(line)
+        run(*program(*words, *(SMALL if words[0] == "train" else [])), folder=tmp_path)
+    for extra, words in EXTRAS.items():
+        refused = subprocess.run(program(*words), cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert refused.returncode != 0, extra
+        if extra != "docs":  # which the program itself does not need
+            said = refused.stderr.strip().splitlines()[-1]
+            assert f"hindsight-rl[{extra}]" in said or "No module named 'gymnasium'" in said, refused.stderr
         run(*install, f"{wheel}[{extra}]", folder=tmp_path)
-        run(python, "-c", f"import {module}", folder=tmp_path)
+        run(*program(*words), folder=tmp_path)
+    run(python, "-m", "pip", "check", folder=tmp_path)

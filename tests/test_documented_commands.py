@@ -17,7 +17,7 @@ from hindsight_rl.cli import main
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_compilation")]
 
 SMALL = {"--batches": "2", "--evaluate-every": "1", "--evaluation-episodes": "2", "--hidden-layers": "4"}
-GRADIENTS = {"--samples": "4", "--batch-sizes": "2"}
+GRADIENTS = {"--samples": "4", "--batch-sizes": "2", "--episodes-end": "goal", "--normalisers": "drop"}
 STUDY = """
 name = "{name}"
 environments = ["empty-room", "four-rooms"]

@@ -81,6 +81,13 @@ def test_failed_runs_count_only_as_failed() -> None:
     assert np.isfinite(row.final_return)
 
 
+def test_one_run_has_no_deviation_and_no_interval() -> None:
+    (alone,) = STUDY.of(HPG, DEFINITIVE)[:1]
+    row = next(row for row in performance(with_runs([alone]), no_paper) if row.cell == HPG)
+    assert row.mean == row.interquartile_mean == pytest.approx(alone.average_performance)
+    assert (row.finished, row.std, row.low, row.high) == (1, None, None, None)
+
+
 def test_rates_of_a_method_with_a_baseline() -> None:
     study = synthetic_study(methods=("hpg+b",), batch_sizes=(2,))
     for row in performance(study, no_paper):

@@ -129,6 +129,8 @@ def test_latex() -> None:
         ("number", float("inf"), "inf", "inf"),
         ("number", -1234.5678, "-1,234.57", "$-$1,234.57"),
         ("spread", (-0.004, 0.0), "0.00 ± 0.00", r"0.00 $\pm$ 0.00"),
+        ("spread", (5.08, None), "5.08", "5.08"),  # of one run
+        ("spread", (None, None), "—", "---"),
         ("interval", (0.0, 1.0), "[0.00, 1.00]", "{}[0.00, 1.00]"),
         ("text", "bit-flipping-8", "bit-flipping-8", "bit-flipping-8"),
         ("text", "*", r"\*", "{}*"),

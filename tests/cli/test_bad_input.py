@@ -21,6 +21,8 @@ from hindsight_rl.cli.commands import Methods
 pytestmark = pytest.mark.usefixtures("compiled_programs")
 
 Refusal = Callable[..., str]
+DIGITS = "9" * 5000
+"""Python reads at most 4,300, and complains of more in its own way."""
 
 
 @pytest.fixture
@@ -77,6 +79,26 @@ def refusal(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyt
 )
 def test_unknown_name_gets_the_nearest_match(refusal: Refusal, arguments: list[str], words: str) -> None:
     assert words in refusal(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["evaluate", "run", "--checkpoint", DIGITS], "checkpoint must be last, best or the number of a batch, not '9"),
+        (["train", f"bit-flipping-{DIGITS}"], "There is no environment 'bit-flipping-999"),
+        (["gradients", "bit-flipping-3", "--max-active-goals", DIGITS], "or whole numbers of at least 1, not '999"),
+        (["gradients", "bit-flipping-3", "--max-active-goals", "²"], "or whole numbers of at least 1, not '²'."),
+    ],
+)
+def test_numbers_with_more_digits_than_python_reads(refusal: Refusal, arguments: list[str], words: str) -> None:
+    assert words in refusal(*arguments)
+
+
+@pytest.mark.parametrize("line", [f"batches = {DIGITS}", f"batches = {'[' * 5000}"])
+def test_toml_that_python_gives_up_on(refusal: Refusal, tmp_path: Path, line: str) -> None:
+    (tmp_path / "settings.toml").write_text(line)
+    arguments = ["--config", str(tmp_path / "settings.toml"), "--print-config"]
+    assert "settings.toml' is not valid TOML: " in refusal("train", ENVIRONMENT, *arguments)
 
 
 @pytest.mark.parametrize(
@@ -228,6 +250,11 @@ def test_missing_checkpoint_is_named(refusal: Refusal, copied: Path, command: st
 @pytest.mark.parametrize("number", ["2", "-1"])
 def test_policy_number_out_of_range(refusal: Refusal, copied: Path, number: str) -> None:
     assert refusal("render", str(copied), "--policy", number) == f"'{copied}' holds the runs 0 to 1, not {number}."
+
+
+def test_more_episodes_than_anybody_looks_at(refusal: Refusal, copied: Path) -> None:
+    said = refusal("render", str(copied), "--episodes", "10001")
+    assert said == "Nobody looks at 10,001 episodes: at most 10,000 are shown."
 
 
 @pytest.mark.parametrize("command", ["evaluate", "render"])

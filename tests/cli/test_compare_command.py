@@ -90,6 +90,8 @@ def test_people_see_a_table_and_settings(folder: Path, capsys: pytest.CaptureFix
     text = capsys.readouterr().out
     assert "Compared up to 480 episodes, where the shortest ends." in text
     assert "Settings that differ" in text
+    assert "\nOnly short: clip 0.2\n" in text
+    assert "clip: " not in text
     assert "Figure: comparison-2.png" in text  # the first is not overwritten
 
 

@@ -95,6 +95,21 @@ def test_a_signal_while_a_weak_reference_ends_is_not_lost(capfd: pytest.CaptureF
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.parametrize("name", ["__enter__", "__exit__", "set_trace"])
+def test_a_signal_while_jax_begins_or_ends_to_trace_does_not_leave_it_tracing(name: str) -> None:
+    def press_in_jax(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_name == name and frame.f_code.co_filename.endswith("jax/_src/core.py"):
+            sys.setprofile(None)
+            press()
+
+    with interruption.signals_interrupt():
+        sys.setprofile(press_in_jax)
+        assert float(jax.jit(lambda value: value + 1)(jnp.float32(1))) == 2
+        with pytest.raises(KeyboardInterrupt):
+            interruption.raise_if_interrupted()
+    assert float(jnp.ones(()) + 1) == 2
+
+
 def test_an_interruption_that_python_ignores_is_not_shown(capfd: pytest.CaptureFixture[str]) -> None:
     class Odd:
         def __del__(self) -> None:

@@ -2,13 +2,17 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
+from reference.run_folders import made_up_study
+from reference.studies import synthetic_study
 from small_jobs import ENVIRONMENT
 
+from hindsight_rl.analysis.beside.entries import read_entries
 from hindsight_rl.cli import main
 from hindsight_rl.environments.registry import ENVIRONMENTS
 from hindsight_rl.methods.registry import METHODS
@@ -38,6 +42,26 @@ def test_methods_are_all_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(METHODS) == 10
     for name in METHODS:
         assert re.search(rf"│ {re.escape(name)} +│", text), name
+
+
+def test_maps_are_told_apart(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mazes").mkdir()
+    for name in ("left", "right"):
+        Path(f"mazes/{name}.txt").write_text("S..\n..#\n")
+        flags = shlex.split("--method hpg --batch-size 2 --batches 2 --evaluate-every 1 --hidden-layers 4")
+        main(["train", f"grid:mazes/{name}.txt", *flags])
+        assert f"hpg on grid:{name}, batch size 2" in capsys.readouterr().out
+    listed = json.loads(shown(capsys, "runs", "--json"))
+    assert {item["name"]: item["environment"] for item in listed} == {
+        f"runs/grid-{name}-hpg-batch2": f"grid:{name}" for name in ("left", "right")
+    }
+    # Maps of the same content are one environment, whatever their files are called.
+    main(["train", "grid:mazes/left.txt", "--resume", "--output", "runs/grid-right-hpg-batch2", "--batches", "3"])
+    (study,) = read_entries(made_up_study(Path("study"), synthetic_study(("grid:mazes/left.txt",), ("hpg",), (2,))))
+    assert study.environment == "grid:left"
 
 
 def test_evaluation_as_json(capsys: pytest.CaptureFixture[str], trained: Path) -> None:

@@ -13,6 +13,7 @@ from small_jobs import sentence
 from tensorboardX.proto.event_pb2 import Event
 
 from hindsight_rl.cli import main
+from hindsight_rl.experiments.study.files import load_study
 
 pytestmark = pytest.mark.usefixtures("compiled_programs", "quick_compilation")
 
@@ -271,6 +272,31 @@ def test_check_of_an_own_environment(capsys: pytest.CaptureFixture[str]) -> None
     main(["check", "pieces:Line"])
     assert "checks passed" in capsys.readouterr().out
     assert refusal(capsys, "check", "pieces:Impure").startswith("pieces:Impure breaks its contract: ")
+
+
+def test_what_a_maker_must_be_told_is_a_flag_of_its_own(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    hall = "environments.own_examples:make_hall"
+    assert refusal(capsys, "check", hall) == f"{hall} needs the option cells."
+    assert refusal(capsys, "train", hall) == f"{hall} needs the option cells."
+    assert "Did you mean '--cells'?" in refusal(capsys, "check", hall, "--cell", "7")
+    main(["check", hall, "--cells", "7"])
+    assert "A horizon of 7 states" in capsys.readouterr().out
+    main(["train", hall, "--cells", "7", "--method", "hpg", "--print-config"])
+    Path("hall.toml").write_text(capsys.readouterr().out)
+    main(["train", "--config", "hall.toml", "--print-config"])
+    assert capsys.readouterr().out == Path("hall.toml").read_text()
+    Path("study.toml").write_text(f'environments = ["{hall}"]\nmethods = ["hpg"]\nbatch_sizes = [2]\ncells = 7\n')
+    (plan,) = load_study("study.toml").plans
+    assert (plan.environment, dict(plan.specification.options)) == (hall, {"cells": 7})
+
+
+def test_check_takes_the_options_of_our_environments_too(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["check", "four-rooms", "--slip", "0.5", "--seed", "1"])
+    assert "checks passed" in capsys.readouterr().out
+    assert "slip" in refusal(capsys, "check", "four-rooms", "--slip", "2")
 
 
 @pytest.mark.parametrize(

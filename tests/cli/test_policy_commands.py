@@ -1,13 +1,17 @@
 """`hindsight export` and `hindsight zoo`, checkpoints to choose from, goals of the user's own."""
 
 import json
+import runpy
 from pathlib import Path
 
 import pytest
 
 import hindsight_rl
 from hindsight_rl.cli import main
+from hindsight_rl.experiments import zoo
 from hindsight_rl.experiments.zoo import zoo_folder, zoo_names
+
+ROOT = Path(__file__).parents[2]
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
@@ -55,6 +59,24 @@ def test_zoo_lists_what_can_be_played(capsys: pytest.CaptureFixture[str]) -> Non
     played = json.loads(capsys.readouterr().out)
     low, high = listed["zoo:four-rooms"]["interval"]
     assert abs(played["mean_return"]["mean"] - (low + high) / 2) < 5 * 10**0.5 * (high - low) / 4
+
+
+def test_a_finished_run_joins_the_zoo(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = runpy.run_path(str(ROOT / "scripts/make_zoo.py"))["run"]
+    monkeypatch.setattr(zoo, "_FOLDER", str(tmp_path / "zoo"))
+    run(["mine", "--run", str(trained), "--checkpoint", "best", "--policy", "1"])
+    main(["zoo", "--json"])
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["name"], row["seed"], row["episodes"]) == ("zoo:mine", 1, 500)
+    assert row["interval"][0] < row["mean_return"] < row["interval"][1]
+    best, states = hindsight_rl.load(trained, "best")[1], [[0, 0, 0, 0], [1, 0, 0, 1], [0, 1, 1, 1]]
+    (loaded,) = hindsight_rl.load("zoo:mine")
+    assert loaded.act(states, [1, 1, 1, 1]).tolist() == best.act(states, [1, 1, 1, 1]).tolist()
+    with pytest.raises(SystemExit):
+        run(["yours"])
+    assert "nothing is known of yours" in capsys.readouterr().err
 
 
 def test_rendering_the_zoo_leaves_a_film_here(

@@ -56,6 +56,9 @@ def test_progress_callbacks_and_log(capfd: pytest.CaptureFixture[str], caplog: p
     assert seen == [("bit-flipping-3", 6), 0, 2, 4, "end"]
     assert result.evaluations.batches.tolist() == [0, 2, 4]
     assert result.policies[0].act([0, 0, 0], [1, 1, 1]) in range(3)
+    returned, succeeded = result.evaluations.final_return[0], result.evaluations.final_success_rate[0]
+    last = f"return {returned:.2f}, success rate {succeeded:.2f}"
+    assert repr(result) == f"Result(hpg on bit-flipping-3: 1 run, 4 batches, {last})"
     captured = capfd.readouterr()
     assert "4/6 batches" in captured.err
     assert "±" not in captured.err

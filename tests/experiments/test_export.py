@@ -16,7 +16,7 @@ from hindsight_rl.environments.described import DescribedTask, Spaces
 from hindsight_rl.experiments.export import FORMATS, export, inputs_of, onnx_bytes
 from hindsight_rl.experiments.policies import Known, load_known
 from hindsight_rl.experiments.policy_files import Card
-from hindsight_rl.networks.normaliser import Normaliser
+from hindsight_rl.networks.normaliser import Normaliser, Scaler
 from hindsight_rl.networks.onnx import to_onnx
 from hindsight_rl.training.settings import make_settings
 from hindsight_rl.training.trained_policy import TrainedPolicy
@@ -44,12 +44,13 @@ def known_of(spaces: Spaces, values: dict[str, Any]) -> Known:
     random = np.random.default_rng(1)
 
     def seen(leaf: Any) -> Any:
-        if isinstance(leaf, Normaliser):
+        if isinstance(leaf, Normaliser | Scaler):
             rows = random.normal(2.0, 3.0, (50, leaf.mean.size)).astype(np.float32)
+            rows[:, -1] = np.where(rows[:, -1] > 2, 3, -1)  # a number with two values
             return leaf.seen(jnp.asarray(rows), jnp.ones(50, bool))
         return np.asarray(leaf) + random.normal(0, 0.3, np.shape(leaf)).astype(np.float32)
 
-    model = jax.tree.map(seen, fresh, is_leaf=lambda leaf: isinstance(leaf, Normaliser))
+    model = jax.tree.map(seen, fresh, is_leaf=lambda leaf: isinstance(leaf, Normaliser | Scaler))
     return Known(TrainedPolicy(model, spaces), Card(settings, None, 0, 10))
 
 

@@ -7,10 +7,12 @@ import pytest
 from small_jobs import bytes_in, small_job
 
 from hindsight_rl.environments.registry import specify
+from hindsight_rl.experiments.configuration import complete
 from hindsight_rl.experiments.definition import Job
 from hindsight_rl.experiments.job import load_policies, run_job
 from hindsight_rl.experiments.paper import default_values
 from hindsight_rl.records.checkpoints import load_checkpoint
+from hindsight_rl.running.shown import evaluation_share
 from hindsight_rl.training.callbacks import for_minutes, until_success
 from hindsight_rl.training.settings import make_settings
 
@@ -80,3 +82,17 @@ def test_success_and_time_end_a_job(tmp_path: Path) -> None:
 def test_evaluations_take_a_tenth_of_what_simulators_play(method: str, batch_size: int, batches: int | None) -> None:
     values = default_values("gym:FetchReach-v4", method, batch_size, batches)
     assert 10 * values["evaluation_episodes"] <= values["evaluate_every"] * batch_size
+
+
+@pytest.mark.parametrize("batches", [20, 21, 60, 300])
+def test_short_runs_evaluate_less(batches: int) -> None:
+    settings = complete("gym:FetchReach-v4", {"batches": batches})
+    evaluated = len(settings.evaluation_batches) * settings.evaluation_episodes
+    played = evaluated + batches * settings.batch_size
+    assert 10 * evaluated <= played
+    assert settings.evaluation_episodes >= 8
+    assert f"play {evaluated / (played - evaluated):.0%} as many" in evaluation_share(settings)
+
+
+def test_the_shortest_runs_evaluate_what_says_something() -> None:
+    assert complete("gym:FetchReach-v4", {"batches": 1}).evaluation_episodes == 8

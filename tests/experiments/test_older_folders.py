@@ -73,10 +73,12 @@ def test_settings_of_the_first_format_are_read(older: Path) -> None:
     assert hpg.settings.episodes_end == "horizon"
     assert her.settings.episodes_end == "goal"
     held = json.loads((older / "run-hpg+b" / "settings.json").read_text())["settings"]
-    assert hpg.settings.flat.keys() - held.keys() == {"method", "episodes_end", "normaliser_floor"} - held.keys()
+    newer = {"method", "episodes_end", "normaliser_floor", "play_ahead"}
+    assert hpg.settings.flat.keys() - held.keys() == newer - held.keys()
+    assert not hpg.settings.play_ahead
     assert hpg.settings.options.normaliser_floor == 0, "what there was no option for was not done"
     for name, value in hpg.settings.flat.items():
-        if name not in ("episodes_end", "normaliser_floor"):
+        if name not in ("episodes_end", "normaliser_floor", "play_ahead"):
             assert held[name] == (list(value) if isinstance(value, tuple) else value), name
     assert {name: her.settings.flat[name] for name in ("relabelling", "replay_capacity", "gradient_steps")} == {
         "relabelling": "future",

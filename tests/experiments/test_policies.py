@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from hindsight_rl.experiments.policies import load_known
 from hindsight_rl.experiments.policy_files import Card, load_policy, save_policy
 from hindsight_rl.experiments.study.policies import policy_path
 from hindsight_rl.experiments.train import Result
-from hindsight_rl.records.checkpoints import save_checkpoint
+from hindsight_rl.records.checkpoints import load_checkpoint, save_checkpoint
 from hindsight_rl.records.results import RESULTS, ResultsFile
 from hindsight_rl.training.state import Snapshot, state_to_arrays
 from hindsight_rl.training.trained_policy import TrainedPolicy
@@ -122,6 +123,37 @@ def test_without_best(finished: Path, tmp_path: Path) -> None:
     copied = Path(shutil.copytree(finished, tmp_path / "copied"))
     alter(copied / "best/seed-0.npz")
     assert "is damaged" in refusal(lambda: hindsight_rl.load(copied, "best"))
+
+
+def test_checkpoints_and_policies_that_changed_their_names(finished: Path, tmp_path: Path) -> None:
+    """Each is whole, and matches its own digests, but is not what its name says."""
+    copied = Path(shutil.copytree(finished, tmp_path / "copied"))
+    shutil.copy(copied / "checkpoints/batch-10.npz", copied / "checkpoints/batch-20.npz")
+    (copied / "checkpoints/batch-10.npz").rename(copied / "checkpoints/batch-x.npz")
+    message = refusal(lambda: hindsight_rl.load(copied, 20))
+    assert message.endswith("batch-20.npz' is not of the batch that its name says: it holds batch 10.")
+    assert refusal(lambda: hindsight_rl.load(copied, 15)).endswith("it has those of the batches 0, 20, 30, 40.")
+    shutil.copy(copied / "best/seed-0.npz", copied / "best/seed-1.npz")
+    message = refusal(lambda: hindsight_rl.load(copied, "best"))
+    assert message.endswith("seed-1.npz' holds a policy of another run (seed 0), not of seed 1 here.")
+
+
+def test_a_better_policy_of_another_run_does_not_stay_the_best(finished: Path, tmp_path: Path) -> None:
+    copied = Path(shutil.copytree(finished, tmp_path / "copied"))
+    policy, card = load_policy(copied / "best/seed-1.npz")
+    praised = {**card.measured, "mean_return": 1000.0}
+    save_policy(copied / "best/seed-1.npz", policy, replace(card, settings=small_settings(runs=3), measured=praised))
+    assert "of another run" in refusal(lambda: hindsight_rl.load(copied, "best"))
+    run_job(small_job(runs=2, batches=50), copied, resume=True)
+    assert load_known(copied, "best")[1].card.measured["mean_return"] < 1000
+
+
+@pytest.mark.parametrize("environment", [3, "four-rooms", {"name": "four-rooms"}, {"name": "x", "options": [1]}])
+def test_a_policy_file_that_names_no_environment(finished: Path, tmp_path: Path, environment: object) -> None:
+    arrays, metadata = load_checkpoint(finished / "best/seed-0.npz")
+    metadata["policy"]["environment"] = environment
+    save_checkpoint(tmp_path / "policy.npz", arrays, metadata)
+    assert "is not a policy file of this version: " in refusal(lambda: load_policy(tmp_path / "policy.npz"))
 
 
 def test_saved_results_come_back(result: Result, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Runs, plans and policies of a study that are not what was written: named, left out, and made again when asked."""
 
 import sqlite3
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -9,11 +10,13 @@ from small_jobs import sentence, truncate
 from small_results import refusal
 from small_studies import copied, definition, finished, numbers_in, results_in, shared_programs, small_study
 
+import hindsight_rl
 from hindsight_rl.cli import main
 from hindsight_rl.experiments.study.merge import merge_study
 from hindsight_rl.experiments.study.policies import POLICIES
 from hindsight_rl.experiments.study.run import held_study, run_study
 from hindsight_rl.experiments.study.worker import Observer
+from hindsight_rl.experiments.verification import verify
 from hindsight_rl.records.results import RESULTS
 
 __all__ = ["copied", "definition", "finished", "shared_programs"]
@@ -58,6 +61,19 @@ def test_damaged_and_missing_policies_are_made_again(finished: Path, copied: Pat
     assert sorted(notices[1:]) == [
         f"'{path}' was missing or damaged, and is made again." for path in (damaged, missing)
     ]
+    assert numbers_in(copied) == numbers_in(finished)
+
+
+def test_policies_of_other_cells_are_named_and_made_again(finished: Path, copied: Path) -> None:
+    """Each of them is whole: two files only changed places."""
+    first, second = sorted((copied / POLICIES).iterdir())
+    first.rename(copied / "aside")
+    second.rename(first)
+    (copied / "aside").rename(second)
+    for path in (first, second):
+        assert f"'{path}' holds a policy of another cell: " in refusal(partial(hindsight_rl.load, path))
+    assert [verdict.path for verdict in verify(copied) if not verdict.sound] == [first, second]
+    run_study(small_study(), copied, Observer(notice=lambda sentence: None), repair=True)
     assert numbers_in(copied) == numbers_in(finished)
 
 

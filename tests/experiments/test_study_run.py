@@ -118,7 +118,8 @@ def test_the_best_definitive_policy_is_kept(finished: Path) -> None:
         best = max(results.of(plan.cell, DEFINITIVE), key=lambda run: run.average_performance)
         _, metadata = load_checkpoint(finished / POLICIES / f"{ENVIRONMENT}-batch8-{plan.method}.npz")
         key = [best.key.stage, [list(choice) for choice in best.key.choices], best.key.seed]
-        assert metadata == {"key": key, "average_performance": best.average_performance}
+        cell = [ENVIRONMENT, 8, plan.method]
+        assert metadata == {"cell": cell, "key": key, "average_performance": best.average_performance}
         policy = kept_policy(finished, plan)
         assert policy is not None
         assert int(policy.act(np.zeros(4, np.float32), np.ones(4, np.float32))) in range(4)

@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 from small_results import refusal
 
+from hindsight_rl.core.memory import MOST_BYTES_OF_TEXT
 from hindsight_rl.environments.registry import specify
+from hindsight_rl.experiments.configuration import read_configuration
+from hindsight_rl.experiments.study.files import load_study
 from hindsight_rl.records import checkpoints, files
 from hindsight_rl.records.checkpoints import load_checkpoint, save_checkpoint
 from hindsight_rl.records.evaluations import Evaluations
@@ -37,6 +40,29 @@ def test_a_pipe_or_a_device_is_not_replaced_by_a_file(path: Path) -> None:
     assert "it is there already, and is not a regular file." in refusal(lambda: files.write_atomically(path, b"x"))
     assert path.is_fifo()
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_files_that_are_far_too_large_are_refused_before_they_are_read(path: Path) -> None:
+    """They have holes, so that they take no room on the disk; each would fill many times as much memory."""
+    path.touch()
+    for size, attempts in (
+        (10**13, (lambda: load_checkpoint(path), lambda: files.read_bytes(path))),
+        (
+            MOST_BYTES_OF_TEXT + 1,
+            (lambda: files.read_json(path), lambda: read_configuration(path), lambda: load_study(str(path))),
+        ),
+    ):
+        os.truncate(path, size)
+        for attempt in attempts:
+            assert refusal(attempt).startswith(f"Could not read {path}: it has {size:,} bytes, and at most ")
+    expected = f"The map file '{path}' has {size:,} bytes, and no map has so many."
+    assert refusal(lambda: specify(f"grid:{path}")) == expected
+
+
+def test_a_manifest_that_is_far_too_large_is_not_taken_apart(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("manifest.json", b" " * (MOST_BYTES_OF_TEXT + 1))
+    assert "'manifest.json' has 32,000,001 bytes" in refusal(lambda: load_checkpoint(path))
 
 
 def test_an_archive_that_would_fill_the_memory_is_refused_before_it_is_unfolded(path: Path) -> None:

@@ -66,9 +66,11 @@ class Chaos:
 
     def __post_init__(self) -> None:
         shared_programs(self.patch)
-        # Made-up arguments name files that begin nowhere: they are not to land where somebody works.
-        (self.home / "here").mkdir()
-        self.patch.chdir(self.home / "here")
+        # Made-up arguments name files that begin nowhere: they are not to land where somebody works, and not to find
+        # (`verify ../..`) what other trials damaged or what else a machine holds.
+        here = self.home / "elsewhere" / "somewhere" / "here"
+        here.mkdir(parents=True)
+        self.patch.chdir(here)
         self.random = random.Random(self.seed)
         self.run, self.study = self.home / "run", self.home / "study"
         (self.home / "study.toml").write_text(STUDY)
@@ -185,10 +187,10 @@ def shared_programs(patch: pytest.MonkeyPatch) -> None:
     # Asked once for each program; JAX keeps what it compiled, but not what it knows of its memory.
     require_memory = compiled_loop.require_memory_to_compile
 
-    def require_once(program: Program, runs: Runs) -> None:
+    def require_once(program: Program, runs: Runs, batch_size: int) -> None:
         if id(program) not in measured:
             measured.add(id(program))
-            require_memory(program, runs)
+            require_memory(program, runs, batch_size)
 
     patch.setattr(train, "require_memory_to_compile", require_once)
 

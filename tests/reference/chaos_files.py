@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import sqlite3
 import zipfile
 from functools import partial
@@ -202,9 +203,13 @@ def evil_checkpoint(chaos: Chaos) -> bool:
 
 
 def strange(path: Path, chaos: Chaos) -> None:
-    """Something else than a file in its place."""
+    """Something else than a file in its place, or one that is far too large."""
+    kind = chaos.random.randrange(6)
+    if kind == 5:
+        os.truncate(path, 10 ** chaos.random.randrange(9, 14))  # with a hole, so that it takes no room
+        return
     path.unlink()
-    match chaos.random.randrange(5):
+    match kind:
         case 0:
             os.mkfifo(path)
         case 1:
@@ -217,8 +222,24 @@ def strange(path: Path, chaos: Chaos) -> None:
             path.symlink_to("/nowhere/at/all")
 
 
+def exchanged_files(chaos: Chaos) -> bool:
+    """One whole file of a run in the place of another: named, and never taken for what its name says."""
+    folder = chaos.copy(chaos.run)
+    first, second = chaos.random.sample(sorted(folder.rglob("*.npz")), 2)
+    if first.read_bytes() == second.read_bytes():
+        return False
+    shutil.copy(first, second)
+    for batch in (10, 20):
+        tried(partial(hindsight_rl.load, folder, batch), _kept(chaos, batch), f"loading batch {batch}")
+    tried(lambda: hindsight_rl.load(folder, "best"), _kept(chaos, "best"), "loading the best")
+    code, said = spoken(["verify", str(folder)])
+    if not code:
+        raise Broken(f"silent: verify passed {first.name} in the place of {second.name}: {said}")
+    return True
+
+
 def strange_files(chaos: Chaos) -> bool:
-    """A pipe, a device, a loop or a folder in the place of any file of a run or a study: a sentence, and no waiting."""
+    """A pipe, a device, a loop, a folder or far too much in the place of any file: a sentence, and no waiting."""
     folder = chaos.copy(chaos.random.choice([chaos.run, chaos.study]))
     path = chaos.random.choice(sorted(path for path in folder.rglob("*") if path.is_file()))
     strange(path, chaos)
@@ -238,5 +259,6 @@ FILES: dict[str, Trial] = {
     "edited database": evil_database,
     "evil checkpoint": evil_checkpoint,
     "strange files": strange_files,
+    "exchanged files": exchanged_files,
 }
 MENDED: dict[str, Trial] = {"mended run": mended_run, "repaired study": repaired_study}

@@ -45,6 +45,9 @@ WORDS = [
 WORDS += [
     "\n",
     "x" * 100_000,
+    "9" * 5000,
+    "²",
+    "ray://[::1",
     "=1+1",
     "zoo:",
     "gym:",
@@ -136,7 +139,21 @@ def mutated_toml(chaos: Chaos) -> bool:
         lines = STUDY.strip().splitlines()
         spot = draw.randrange(len(lines))
         value = draw.choice(
-            ["-1", "[]", '"x"', "1e999", "{}", "true", "[[1]]", '["[/b]"]', "99999999999999", "nan", '""']
+            [
+                "-1",
+                "[]",
+                '"x"',
+                "1e999",
+                "9" * 5000,
+                "[" * 3000,
+                "{}",
+                "true",
+                "[[1]]",
+                '["[/b]"]',
+                "99999999999999",
+                "nan",
+                '""',
+            ]
         )
         lines[spot] = f"{lines[spot].partition('=')[0]}= {value}"
         path.write_text("\n".join(lines))

@@ -203,7 +203,7 @@ def little_memory(chaos: Chaos) -> bool:
     return started.returncode != 0
 
 
-_NO_MEMORY = ("MemoryError", "cannot allocate", "failed to map", "can't start new thread", "ImportError")
+_NO_MEMORY = ("MemoryError", "cannot allocate", "failed to map", "can't start new thread", "ImportError", "SystemError")
 """Python itself, or a library that cannot even be imported, says so in its own words."""
 
 STOPS: dict[str, Trial] = {"killed at a file event": killed, "full disk": full_disk, "interrupted": interrupted}

@@ -1,7 +1,7 @@
 """What lies below a folder: runs and studies, how far each is, and how well it does."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,8 @@ import numpy as np
 
 from hindsight_rl.analysis.study.summaries import missing
 from hindsight_rl.analysis.words import counted
-from hindsight_rl.core.errors import HindsightError, unknown
-from hindsight_rl.environments.registry import Specification
+from hindsight_rl.core.errors import HindsightError, gist, unknown
+from hindsight_rl.environments.registry import Specification, map_label
 from hindsight_rl.records.evaluations import summary
 from hindsight_rl.records.results import RESULTS, ResultsFile
 from hindsight_rl.records.run_folders import (
@@ -90,7 +90,10 @@ def describe(folder: Path, root: Path, read: Callable[[Path], Content], locked: 
             return _run(name, content, running, newest)
         return _study(name, content, running, newest)
     except HindsightError as error:
-        return Item(name, kind, "", "", "damaged", 0, 0, None, None, newest, str(error))
+        why = str(error)
+    except (LookupError, TypeError, AttributeError) as error:  # plans with right digests can still say anything
+        why = f"'{folder}' is not what hindsight writes ({gist(error)})."
+    return Item(name, kind, "", "", "damaged", 0, 0, None, None, newest, why)
 
 
 def newest_change(folder: Path) -> float:
@@ -98,12 +101,12 @@ def newest_change(folder: Path) -> float:
     return max(changed(folder / name) for name in (EVALUATIONS, SETTINGS, RESULTS))
 
 
-def environment_id(name: str, options: Mapping[str, Any]) -> str:
+def environment_id(run: RunFolder) -> str:
     """The short name of an environment, without importing one of a user's own."""
     try:
-        return Specification(name, options).id
+        return Specification(run.environment, run.environment_options, map_label(run.environment_label)).id
     except (HindsightError, LookupError, TypeError):
-        return name
+        return run.environment
 
 
 def _run(name: str, run: RunFolder, running: bool, newest: float) -> Item:
@@ -112,7 +115,7 @@ def _run(name: str, run: RunFolder, running: bool, newest: float) -> Item:
     last = summary(evaluations.final_return)["mean"] if evaluations else None
     success = summary(evaluations.final_success_rate)["mean"] if evaluations else None
     state, left = _progress(run, done, running)
-    environment = environment_id(run.environment, run.environment_options)
+    environment = environment_id(run)
     return Item(name, "run", environment, run.method, state, done, run.batches, last, success, newest, left)
 
 

@@ -148,6 +148,8 @@ def show(value: Value, column: Column) -> str:
     """The value as people read it, in plain text."""
     if isinstance(value, tuple):
         first, second = (NOTHING if part is None else _number(part, column.digits) for part in value)
+        if second == NOTHING and column.kind == "spread":
+            return first  # one run
         if NOTHING in (first, second):
             return NOTHING
         return f"{first} ± {second}" if column.kind == "spread" else f"[{first}, {second}]"

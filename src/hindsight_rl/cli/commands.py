@@ -1,8 +1,9 @@
 """The commands: each a frozen dataclass whose fields are its arguments, with a method `run`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
@@ -146,6 +147,11 @@ class Check:
     """Such as my_module:MyEnvironment; any other name works too."""
     seed: int = 0
     """Seed of the episodes that are played."""
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What the environment is told; the flags for it are made when its name is known."""
+        return {}
 
     def run(self) -> None:
         """Check, and print a line for each check."""

@@ -3,7 +3,7 @@
 import itertools
 import json
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,7 +13,7 @@ from hindsight_rl.analysis.inventory import Item, filtered, inventory, ordered
 from hindsight_rl.analysis.tables import NOTHING, Table, show
 from hindsight_rl.cli.console import PlainConsole
 from hindsight_rl.cli.looking_commands import Compare, RunList
-from hindsight_rl.core.errors import HindsightError, unknown
+from hindsight_rl.core.errors import HindsightError, in_a_line, unknown
 from hindsight_rl.records.files import make_folder, write_atomically
 
 
@@ -98,7 +98,7 @@ def run_list(command: RunList) -> None:
         console.print("  ".join(map(str.ljust, line, widths)).rstrip(), soft_wrap=True)
     for item in items:
         if item.state == "damaged":
-            console.print(f"{item.name}: {item.left}", soft_wrap=True)
+            console.print(f"{in_a_line(item.name)}: {in_a_line(item.left)}", soft_wrap=True)
 
 
 def _line(item: Item) -> list[str]:
@@ -106,7 +106,7 @@ def _line(item: Item) -> list[str]:
     done += " runs" if item.kind == "study" else ""
     last = "-" if item.last_return is None else f"{item.last_return:.2f}"
     names = [_several(item.environment, "environments"), _several(item.method, "methods")]
-    return [item.name, *names, item.state, done, last, age(time.time() - item.changed)]
+    return [*map(in_a_line, (item.name, *names)), item.state, done, last, age(time.time() - item.changed)]
 
 
 def _several(names: str, noun: str) -> str:
@@ -135,12 +135,26 @@ def _print(console: PlainConsole, table: Table) -> None:
 
 
 def _print_settings(console: PlainConsole, table: Table) -> None:
-    """A column for each entry where that fits, else a line for each setting with the entries of each value."""
+    """Settings of all first; then those that some have alone, all of them in a line for each such group."""
     names = [column.header for column in table.columns[1:]]
+    shared, alone = [], dict[tuple[str, ...], list[str]]()
+    for setting, *values in table.rows:
+        having = {name: str(value) for name, value in zip(names, values, strict=True) if value is not None}
+        if len(having) < len(names) and len(set(having.values())) == 1:
+            alone.setdefault(tuple(having), []).append(f"{setting} {next(iter(having.values()))}")
+        else:
+            shared.append((setting, *values))
+    _print_values(console, replace(table, rows=tuple(shared)), names)
+    for holders, settings in alone.items():
+        console.print(f"Only {'; '.join(holders)}: {', '.join(settings)}", soft_wrap=True)
+
+
+def _print_values(console: PlainConsole, table: Table, names: list[str]) -> None:
+    """A column for each entry where that fits, else a line for each setting with the entries of each value."""
     if 24 + sum(max(len(name), 8) + 2 for name in names) <= console.width:
         _print(console, table)
         return
-    console.print(table.title)
+    console.print(table.title, soft_wrap=True)
     for setting, *values in table.rows:
         by_value: dict[str, list[str]] = {}
         for name, value in zip(names, values, strict=True):

@@ -16,6 +16,7 @@ from hindsight_rl.analysis.words import counted
 from hindsight_rl.cli.commands import Evaluate
 from hindsight_rl.cli.console import PlainConsole
 from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.core.memory import MOST_BYTES_OF_TEXT
 from hindsight_rl.environments.hosted import HostedTask, check_workers
 from hindsight_rl.environments.interface import Environment, Task
 from hindsight_rl.experiments.definition import trusting
@@ -44,6 +45,7 @@ def run_evaluate(command: Evaluate) -> None:
     if any(each.card.environment != card.environment for each in known):
         raise HindsightError(f"The policies in '{command.folder}' belong to several environments: name one file.")
     check_workers([task], command.workers)
+    require_memory_of_episodes(command.episodes, isinstance(task, HostedTask))
     goals = read_goals(command, task)
     outcomes = player(task, command.episodes, command.seed, command.workers, goals)
     rows = [_row(each.card.seed, outcomes(each.policy), goals) for each in known]
@@ -109,7 +111,7 @@ def read_goals(command: Evaluate, task: Task) -> np.ndarray | None:
 
 def _numbers(path: Path, size: int) -> list[float]:
     """The numbers in a text file with a goal in each line, between commas or blanks; `#` begins a remark."""
-    content = read_bytes(path)
+    content = read_bytes(path, MOST_BYTES_OF_TEXT)
     try:
         lines = [line.partition("#")[0].replace(",", " ").split() for line in content.decode().splitlines()]
         rows = [[float(word) for word in words] for words in lines if words]

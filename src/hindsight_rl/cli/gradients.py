@@ -18,6 +18,7 @@ from hindsight_rl.cli.commands import Gradients
 from hindsight_rl.cli.console import PlainConsole
 from hindsight_rl.cli.train import new_folder
 from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.core.numbers import is_positive_integer, whole_number
 from hindsight_rl.environments.interface import Environment
 from hindsight_rl.environments.registry import Specification, require_compiled, specify
 from hindsight_rl.estimators.dials import LADDER
@@ -46,7 +47,7 @@ def run_gradients(command: Gradients) -> None:
         command.normalisers,
         command.normaliser_floors,
     )
-    folder = command.output or new_folder(f"gradients-{specification.id}")
+    folder = command.output or new_folder(f"gradients-{specification.id.replace(':', '-')}")
     require_ours(folder, TABLE)
     make_folder(folder)
     remove_leftovers(folder, older_than=SECONDS_OF_WRITING)
@@ -88,9 +89,10 @@ def _environment(specification: Specification) -> Environment:
 def _caps(command: Gradients) -> list[int | None]:
     caps: list[int | None] = []
     for text in command.max_active_goals:
-        if text != "all" and not (text.isdecimal() and int(text) > 0):
+        cap = whole_number(text)
+        if text != "all" and not is_positive_integer(cap):
             raise HindsightError(f"--max-active-goals takes 'all' or whole numbers of at least 1, not '{text}'.")
-        caps.append(None if text == "all" else int(text))
+        caps.append(cap)
     return caps
 
 

@@ -26,6 +26,9 @@ from hindsight_rl.records.files import write_atomically
 from hindsight_rl.rollout.trace import Acts, Trace, film_episode, trace
 from hindsight_rl.training.keys import key_of
 
+MOST_EPISODES = 10_000
+"""To look at: every frame of them is held until the picture is made."""
+
 
 def list_environments(name: str = "") -> None:
     """A table with a line on each environment, or on each option of one."""
@@ -67,7 +70,7 @@ def _print_options(title: str, options: Sequence[Option]) -> None:
 
 def run_check(command: Check) -> None:
     """Check an environment, with a line for each check."""
-    findings = list(check_environment(specify(command.environment).task, command.seed))
+    findings = list(check_environment(specify(command.environment, **command.options).task, command.seed))
     table = Table("check", "", "what is wrong", title=f"The contract of {command.environment}")
     for finding in findings:
         table.add_row(finding.check, "ok" if finding.passed else "FAILS", finding.sentence)
@@ -81,6 +84,8 @@ def run_check(command: Check) -> None:
 def run_render(command: Render) -> None:
     """Show greedy episodes as text and leave them as an animated GIF."""
     check_episodes(command.episodes, command.seed)
+    if command.episodes > MOST_EPISODES:
+        raise HindsightError(f"Nobody looks at {command.episodes:,} episodes: at most {MOST_EPISODES:,} are shown.")
     with trusting(command.folder, command.trust):
         policy, card = chosen(command.folder, command.checkpoint, command.policy)
         environment = card.specification.task

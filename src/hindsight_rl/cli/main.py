@@ -19,7 +19,7 @@ from hindsight_rl.cli.commands import Check, Diagnose, Environments, Evaluate, G
 from hindsight_rl.cli.looking_commands import Compare, RunList, Watch
 from hindsight_rl.cli.policy_commands import Export, Zoo
 from hindsight_rl.cli.study.commands import STUDY_COMMANDS, StudyCommands
-from hindsight_rl.cli.train_command import TrainOwn, modernised, refuse_flag, train_class
+from hindsight_rl.cli.train_command import TrainOwn, check_class, modernised, refuse_flag, train_class
 from hindsight_rl.core.errors import HindsightError, fault_of_machine, unknown
 from hindsight_rl.core.interruption import answer, exit_code, is_interruption, signals_interrupt
 
@@ -91,6 +91,8 @@ def _run(arguments: list[str]) -> None:
         arguments = modernised(arguments)
     if commands is COMMANDS and arguments[:1] == ["train"]:
         commands = {**COMMANDS, "train": train_class(arguments[1:])}
+    if commands is COMMANDS and arguments[:1] == ["check"]:
+        commands = {**COMMANDS, "check": check_class(arguments[1:])}
     _require_known(arguments, program, commands)
     try:
         _parse(arguments, program, commands, description).run()

@@ -47,7 +47,7 @@ def run_train(command: Any) -> None:
     folder = command.output or new_folder(_folder_name(job))
     check_folder(job, folder, command.resume)
     if not command.resume:
-        require_memory_to_compile(program, runs_of(job.settings))
+        require_memory_to_compile(program, runs_of(job.settings), job.settings.batch_size)
     console = PlainConsole(stderr=True)
     console.print(f"Training {job.settings.method} on {job.environment.id} into {folder}", soft_wrap=True)
     if program.agent.remark:
@@ -100,7 +100,8 @@ def resolved(command: Any) -> Job:
 
 def print_summary(result: dict[str, Any], job: Job, folder: Path) -> None:
     """A small table for people, with the paper's value where there is one."""
-    table = Table(title=f"{result['method']} on {result['environment']}, batch size {job.settings.batch_size}")
+    title = f"{result['method']} on {result['environment']}, batch size {job.settings.batch_size}"
+    table = Table(title=title, min_width=len(title))
     table.add_column(f"{result['batches']} batches, {counted(job.settings.runs, 'run')}")
     table.add_column("mean ± std" if job.settings.runs > 1 else "value", justify="right")
     rows = {

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 from tyro.conf import Positional, arg
 
-from hindsight_rl.cli.commands import On, RayWorkers, Switch
+from hindsight_rl.cli.commands import Check, On, RayWorkers, Switch
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.core.options import Option, described
 from hindsight_rl.core.run import EARLIER_ENDS, RunSettings
 from hindsight_rl.environments.registry import all_environments
-from hindsight_rl.experiments.configuration import Names, names, read_configuration, refused, resolve
+from hindsight_rl.experiments.configuration import Names, names, read_configuration, refused, resolve, settable
 from hindsight_rl.experiments.definition import SETTINGS, Job, load_job
 from hindsight_rl.methods.registry import all_methods, find_method
 from hindsight_rl.training.settings import DEFAULT_METHOD
@@ -165,6 +165,25 @@ def train_class(arguments: Sequence[str]) -> type:
     return made
 
 
+def check_class(arguments: Sequence[str]) -> type:
+    """`hindsight check` with the flags of the environment that is named."""
+    name = dict(_values(arguments)).get("")
+    options = settable(name) if name else ()
+    if not options:
+        return Check
+    group = make_dataclass("environment", [_field(one, {}) for one in options], frozen=True)
+    group.__doc__ = f"What {name} can be told."
+    fields: list[Any] = [("told", Annotated[group, arg(name="environment")], field(default_factory=group))]
+    made = make_dataclass("Check", fields, bases=(Check,), frozen=True)
+    made.__doc__ = Check.__doc__
+    told = {flag.removeprefix("--no-").removeprefix("--").replace("-", "_") for flag, _ in _values(arguments)}
+    given_names = [one.name for one in options if one.name in told]
+    made.options = property(  # type: ignore[attr-defined]
+        lambda command: {name: getattr(command.told, name) for name in given_names}
+    )
+    return made
+
+
 _DOC = (
     "Train an agent into a run folder. What is not given suits environment and method; the paper's methods have the "
     "paper's settings."
@@ -198,7 +217,9 @@ def _settings(config: dict[str, Any]) -> dict[str, Any]:
 def _field(option: Option, defaults: dict[str, Any]) -> tuple[str, Any, Any]:
     default, kind = defaults.get(option.name, option.default), option.bare
     shown = " ".join(map(str, default)) if isinstance(default, tuple) else default
-    hint = "(optional)" if default is None else f"(default: {shown})"
+    hint = f"(default: {shown})"
+    if default is None:
+        hint = "(required)" if option.required else "(optional)"
     if kind is bool:
         hint = f"(default: {'yes' if default else 'no'})"
         # Both --x and --no-x: the default may come from a file, or from the run that goes on.
@@ -208,7 +229,8 @@ def _field(option: Option, defaults: dict[str, Any]) -> tuple[str, Any, Any]:
         metavar = "{" + ",".join(map(str, get_args(kind))) + "}"
     elif get_origin(kind) is tuple:
         kind, metavar = tuple[int, ...], "INT [INT ...]"
-    typed = kind | None if option.may_be_none else kind
+    kind = int | float | str if kind is Any else kind  # an argument whose type nobody says
+    typed = kind | None if option.may_be_none or option.required else kind
     return option.name, Annotated[typed, arg(metavar=metavar, help=option.help, help_behavior_hint=hint)], default
 
 

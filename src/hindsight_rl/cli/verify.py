@@ -4,6 +4,7 @@ import sys
 
 from hindsight_rl.cli.commands import Verify
 from hindsight_rl.cli.console import PlainConsole
+from hindsight_rl.core.errors import in_a_line
 from hindsight_rl.experiments.verification import verify
 
 
@@ -13,6 +14,6 @@ def run_verify(command: Verify) -> None:
     for verdict in verify(command.folder):
         damaged += not verdict.sound
         word = "ok" if verdict.sound else "DAMAGED"
-        console.print(f"{word:<8}{verdict.path}: {verdict.sentence}", soft_wrap=True)
+        console.print(f"{word:<8}{in_a_line(verdict.path)}: {in_a_line(verdict.sentence)}", soft_wrap=True)
     if damaged:
         sys.exit(1)

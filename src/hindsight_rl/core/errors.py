@@ -37,6 +37,8 @@ def fault_of_machine(error: BaseException) -> str | None:
     """A sentence for what the machine is to blame for: memory, files, or a backend of JAX that is not there."""
     if isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY):
         return f"The memory does not suffice ({gist(error)}): lower the batch size, the widths of layers or the runs."
+    if isinstance(error, SystemError) or _not_loaded(error):
+        return f"Python cannot go on ({gist(error)}), for want of memory as a rule: lower what it has to hold."
     if isinstance(error, OverflowError) and "out of bounds for int32" in str(error):
         return f"This is more than 32 bits can count ({gist(error)}): lower the batch size or the episodes."
     if isinstance(error, OSError):
@@ -49,9 +51,19 @@ def fault_of_machine(error: BaseException) -> str | None:
     return None
 
 
+def _not_loaded(error: BaseException) -> bool:
+    """Whether a part of a package was there, but had no room."""
+    return isinstance(error, ImportError) and any(word in str(error) for word in ("failed to map", "annot allocate"))
+
+
 def shown(text: str) -> str:
     """Text as a terminal or a table can show it: what would steer either of them is written out (a bell as \\x07)."""
     return "".join(one if one.isprintable() or one in "\n\t" else repr(one)[1:-1] for one in text)
+
+
+def in_a_line(name: object) -> str:
+    """A name that somebody chose, as a list with a line for each thing can show it."""
+    return shown(str(name)).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def one_sentence(text: str) -> str:

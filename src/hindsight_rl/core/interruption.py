@@ -15,9 +15,12 @@ from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 """The last is what batch queues can be told to send some time before they end a job."""
-_NOT_RAISED_IN_FILES = ("jax/_src/callback.py", "/weakref.py", "/_weakrefset.py")
+_NOT_RAISED_IN_FILES = ("jax/_src/callback.py", "jax/_src/buffer_callback.py", "/weakref.py", "/_weakrefset.py")
 _NOT_RAISED_IN = ("__del__", "_xla_gc_callback")
 """Files and functions from which no exception comes out; the last is what JAX has Python's garbage collector call."""
+_SWITCHES = ("jax/_src/core.py", "jax/_src/config.py")
+_SWITCHING = ("__enter__", "__exit__", "set_trace", "set_axis_env", "set_local")
+"""Where JAX begins and ends to trace: interrupted there, it would take all that is computed later for traced."""
 
 
 class _Received:
@@ -63,6 +66,8 @@ def _can_raise(frame: FrameType | None) -> bool:
     while frame is not None:
         code = frame.f_code
         if code.co_name in _NOT_RAISED_IN or code.co_filename.endswith(_NOT_RAISED_IN_FILES):
+            return False
+        if code.co_name in _SWITCHING and code.co_filename.endswith(_SWITCHES):
             return False
         frame = frame.f_back
     return True

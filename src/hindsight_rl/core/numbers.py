@@ -4,6 +4,9 @@ from typing import TypeGuard
 
 from hindsight_rl.core.errors import HindsightError
 
+MOST_DIGITS = 100
+"""Python itself refuses to read numbers of more than some thousand digits, with an error of its own."""
+
 
 def is_integer(value: object) -> TypeGuard[int]:
     """Whether it is a whole number."""
@@ -18,6 +21,11 @@ def is_number(value: object) -> TypeGuard[int | float]:
 def is_positive_integer(value: object) -> TypeGuard[int]:
     """Whether it is a whole number of at least 1."""
     return is_integer(value) and value >= 1
+
+
+def whole_number(text: str) -> int | None:
+    """The number that decimal digits spell; None for another text, and for more digits than any count has."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS else None
 
 
 def require_positive_integer(name: str, value: object) -> None:

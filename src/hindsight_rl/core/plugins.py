@@ -1,6 +1,7 @@
 """Users' own pieces: objects named as `module:name`, and those that installed packages announce as entry points."""
 
 import os
+import re
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -41,12 +42,21 @@ def is_reference(name: str) -> bool:
     return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *attribute.split(".")))
 
 
+def refuse_path(name: str, kind: str) -> None:
+    """A file's path where a module's name belongs: say how Python would import it."""
+    path, _, attribute = name.rpartition(":")
+    if path.endswith(".py"):
+        module = re.sub(r"[/\\]+", ".", path.removesuffix(".py").removeprefix("./")).strip(".")
+        raise HindsightError(f"The {kind} '{name}' names a file: write {module}:{attribute}, as Python imports it.")
+
+
 def load_object(reference: str, kind: str) -> Any:
     """The object that `module:name` names; its module is looked for in the current folder too.
 
     `kind` is what a sentence calls it: "method", "environment", "estimator".
     """
     require_trusted(reference)
+    refuse_path(reference, kind)
     module_name, _, path = reference.partition(":")
     if (here := os.getcwd()) not in sys.path:
         sys.path.insert(0, here)

@@ -24,6 +24,9 @@ class RunSettings(Options):
     """Greedy episodes in each evaluation."""
     episodes_end: EpisodesEnd = "goal"
     """When training episodes end. goal: when the pursued goal is reached. horizon: only at the horizon (unbiased)."""
+    play_ahead: bool = False
+    """Hosted environments: play a batch while the one before is learned from, by the policy of before that. The first
+    one after an evaluation is played by the newest policy, so that evaluate_every then has a say in what is learned."""
     runs: Count = 1
     """Independent runs, trained side by side."""
     seed: int = 0

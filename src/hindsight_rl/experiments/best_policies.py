@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from hindsight_rl.core.errors import HindsightError
-from hindsight_rl.experiments.definition import Job
+from hindsight_rl.experiments.definition import Job, describe_difference
 from hindsight_rl.experiments.policy_files import Card, load_policy, measured, named, read_card, save_policy
 from hindsight_rl.records.checkpoints import load_checkpoint
 from hindsight_rl.records.files import make_folder
@@ -26,7 +26,7 @@ class BestPolicies:
 
     def __init__(self, job: Job, folder: Path, program: Program):
         self._job, self._folder, self._program = job, folder, program
-        self._returns = [_held_return(best_path(folder, seed)) for seed in job.settings.seeds]
+        self._returns = [_held_return(folder, job, seed) for seed in job.settings.seeds]
         self._unsaved: dict[int, tuple[TrainedPolicy, Card]] = {}
 
     def show(self, snapshot: Snapshot) -> None:
@@ -72,12 +72,27 @@ def load_best(folder: Path, job: Job) -> list[tuple[TrainedPolicy, Card]]:
                 f"'{folder}' holds no best policy of seed {path.stem.rpartition('-')[2]}: it was trained with "
                 "--keep last, by an earlier version, or its run failed."
             )
-    return [load_policy(path) for path in paths]
+    found = [load_policy(path) for path in paths]
+    for path, seed, (_, card) in zip(paths, job.settings.seeds, found, strict=True):
+        _require_of_run(path, card, job, seed)
+    return found
 
 
-def _held_return(path: Path) -> float:
-    """That of the policy in a file; a missing or damaged one is worse than any other."""
+def _require_of_run(path: Path, card: Card, job: Job, seed: int) -> None:
+    """Refuse the policy of another run, which somebody may have put there."""
+    same = card.seed == seed and card.environment is not None and card.environment["name"] == job.environment.name
+    if not same or describe_difference(Job(card.specification, card.settings), job):
+        raise HindsightError(f"'{path}' holds a policy of another run (seed {card.seed}), not of seed {seed} here.")
+
+
+def _held_return(folder: Path, job: Job, seed: int) -> float:
+    """That of the policy in a file; a missing, damaged or foreign one is worse than any other."""
+    path = best_path(folder, seed)
     try:
-        return float(read_card(path, load_checkpoint(path)[1]).measured["mean_return"]) if path.exists() else -np.inf
+        if not path.exists():
+            return -np.inf
+        card = read_card(path, load_checkpoint(path)[1])
+        _require_of_run(path, card, job, seed)
+        return float(card.measured["mean_return"])
     except (HindsightError, KeyError, TypeError, ValueError):
         return -np.inf

@@ -3,21 +3,29 @@
 Command line, TOML files, studies and Python all come through here, so that a name means the same everywhere.
 """
 
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hindsight_rl.core.errors import HindsightError, unknown
+from hindsight_rl.core.memory import MOST_BYTES_OF_TEXT
 from hindsight_rl.core.numbers import is_positive_integer
 from hindsight_rl.core.options import Option, described, names_of
+from hindsight_rl.core.plugins import is_reference
 from hindsight_rl.core.run import RunSettings, translated
-from hindsight_rl.environments.registry import Specification, all_environments, find_entry, parted, specify
+from hindsight_rl.environments.registry import (
+    ENVIRONMENTS,
+    Specification,
+    all_environments,
+    find_entry,
+    parted,
+    specify,
+)
 from hindsight_rl.experiments.definition import Job
 from hindsight_rl.experiments.paper import default_values
 from hindsight_rl.methods.registry import all_methods, find_method
-from hindsight_rl.records.files import read_bytes
+from hindsight_rl.records.files import read_bytes, read_toml
 from hindsight_rl.training.settings import DEFAULT_METHOD, Settings, make_settings, methods_with
 
 SECTIONS = ("environment", "method", "run")
@@ -55,7 +63,8 @@ def settable(environment: str) -> tuple[Option, ...]:
     """An environment's options but for those that its name sets."""
     name, said = parted(environment)
     options = (*described(find_entry(name).options), *([MAP] if name == "grid" else []))
-    return tuple(one for one in options if not one.required and one.name not in said)
+    by_name = [one.name for one in options if one.required and name in ENVIRONMENTS]
+    return tuple(one for one in options if one.name not in (*by_name, *said))
 
 
 def resolve(environment: str, given: Mapping[str, Any], notice: Callable[[str], None] = lambda line: None) -> Job:
@@ -66,6 +75,7 @@ def resolve(environment: str, given: Mapping[str, Any], notice: Callable[[str], 
         raise HindsightError(f"method must be a name, not {method!r}.")
     known = names(environment, method)
     own = {*names_of(find_entry(parted(environment)[0]).options), *(one.name for one in known.environment)}
+    own |= {"label"} if parted(environment)[0] == "grid" else set()
     specification = specify(environment, **{name: value for name, value in given.items() if name in own})
     settings = {name: value for name, value in given.items() if name not in own}
     for name in settings:
@@ -115,9 +125,10 @@ def _elsewhere() -> list[str]:
 def read_configuration(path: Path) -> dict[str, Any]:
     """The settings in a TOML file by name, `environment` among them."""
     try:
-        content = tomllib.loads(read_bytes(path).decode())
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        text = read_bytes(path, MOST_BYTES_OF_TEXT).decode()
+    except UnicodeDecodeError as error:
         raise HindsightError(f"'{path}' is not valid TOML: {error}.") from None
+    content = read_toml(text, f"'{path}'")
     found: dict[str, Any] = {}
     for name, value in content.items():
         section = value if isinstance(value, dict) else {name: value}
@@ -168,5 +179,7 @@ def _spelled(environment: Specification) -> str:
 
 def _free_options(environment: Specification) -> dict[str, Any]:
     """The options that the name does not say."""
-    said = dict(specify(_spelled(environment)).options) if environment.name != "grid" else {}
-    return {name: value for name, value in environment.options.items() if said.get(name) != value}
+    own = environment.name == "grid" or is_reference(environment.name)
+    said = {} if own else dict(specify(_spelled(environment)).options)
+    label = {"label": environment.label} if environment.label else {}
+    return {name: value for name, value in environment.options.items() if said.get(name) != value} | label

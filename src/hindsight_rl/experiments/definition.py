@@ -10,7 +10,7 @@ from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.core.options import names_of
 from hindsight_rl.core.plugins import imports_refused, is_reference, require_trusted
 from hindsight_rl.core.run import RunSettings, translated
-from hindsight_rl.environments.registry import Specification, specify
+from hindsight_rl.environments.registry import Specification
 from hindsight_rl.methods.registry import find_method
 from hindsight_rl.records.files import read_json
 from hindsight_rl.training.settings import Settings, make_settings
@@ -31,7 +31,7 @@ class Job:
         """The content of a settings file."""
         return {
             "format": FORMAT,
-            "environment": {"name": self.environment.name, "options": dict(self.environment.options)},
+            "environment": self.environment.to_json(),
             "method": {"name": self.settings.method, "options": self.settings.method_options},
             "run": self.settings.run,
         }
@@ -44,7 +44,7 @@ class Job:
                 raise HindsightError(f"'{source}' has format {found}, but this hindsight reads 1 and {FORMAT}.")
             if "settings" in content:
                 content = _from_first_format(content)
-            environment = specify(content["environment"]["name"], **content["environment"]["options"])
+            environment = Specification.from_json(content["environment"])
             method = content["method"]
             settings = {**content["run"], "method": method["name"], **method["options"]}
         except (KeyError, TypeError, AttributeError) as error:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.core.numbers import whole_number
 from hindsight_rl.environments.hosted import check_workers
 from hindsight_rl.experiments.best_policies import BEST, BestPolicies
 from hindsight_rl.experiments.definition import SETTINGS, Job, describe_difference, load_job
@@ -40,7 +41,8 @@ def load_snapshot(folder: Path, job: Job, program: Program, batch: int | None = 
     """The newest state of the job in a folder, or the one that was kept after so many batches."""
     path = folder / CHECKPOINT if batch is None else kept_checkpoint(folder, batch)
     if batch is not None and not path.exists():
-        kept = sorted(int(other.stem.rpartition("-")[2]) for other in path.parent.glob("batch-*.npz"))
+        named = (whole_number(other.stem.removeprefix("batch-")) for other in path.parent.glob("batch-*.npz"))
+        kept = sorted(number for number in named if number is not None)
         known = f"those of the batches {', '.join(map(str, kept))}" if kept else "none; train with --keep-every"
         raise HindsightError(f"'{folder}' has no checkpoint of batch {batch}; it has {known}.")
     arrays, metadata = load_checkpoint(path)
@@ -50,9 +52,13 @@ def load_snapshot(folder: Path, job: Job, program: Program, batch: int | None = 
     if batch is None:  # those that are kept may be from before the job was told to go on for longer
         require_settings_as_written(folder, metadata)
     if program.agent.lengthen is None or held.settings.compiled == job.settings.compiled:
-        return snapshot_from_arrays(program.states(job.settings.runs), arrays)
-    shorter = make_program(program.task, held.settings)
-    return lengthened(program, snapshot_from_arrays(shorter.states(job.settings.runs), arrays))
+        snapshot = snapshot_from_arrays(program.states(job.settings.runs), arrays)
+    else:
+        shorter = make_program(program.task, held.settings)
+        snapshot = lengthened(program, snapshot_from_arrays(shorter.states(job.settings.runs), arrays))
+    if batch not in (None, snapshot.batch):
+        raise HindsightError(f"'{path}' is not of the batch that its name says: it holds batch {snapshot.batch}.")
+    return snapshot
 
 
 def require_settings_as_written(folder: Path, metadata: Mapping[str, Any]) -> bool:

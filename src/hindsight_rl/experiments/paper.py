@@ -20,6 +20,8 @@ SEARCHED_APART = {"dqn": "dqn", "dqn+her": "dqn"}
 
 HOSTED_EVALUATION = 32
 """Episodes in each evaluation where simulators play, and the paper has no say."""
+SMALLEST_EVALUATION = 8
+"""Fewer say nothing; a run of a few batches plays more than a tenth of its episodes for these."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def default_values(environment: str, method: str, batch_size: int, batches: int 
         }
     values |= {**network_settings(environment), **own}
     if _is_hosted(environment) and ("evaluate_every" in own or not found):
-        values |= _few_evaluations(batch_size)
+        values |= _few_evaluations(batch_size, batches)
     elif batches is not None:
         most = own.get("evaluate_every")
         values["evaluate_every"] = spaced(batches, most) if most else about_a_hundredth(batches)
@@ -79,9 +81,14 @@ def default_values(environment: str, method: str, batch_size: int, batches: int 
     return {name: value for name, value in values.items() if name in owned}
 
 
-def _few_evaluations(batch_size: int) -> dict[str, int]:
-    """Evaluations with at most a tenth of the episodes that simulators play in training."""
-    return {"evaluate_every": -(-10 * HOSTED_EVALUATION // batch_size), "evaluation_episodes": HOSTED_EVALUATION}
+def _few_evaluations(batch_size: int, batches: int | None) -> dict[str, int]:
+    """Evaluations with a tenth of the episodes that simulators play; short runs have smaller ones."""
+    every = -(-10 * HOSTED_EVALUATION // batch_size)
+    episodes = HOSTED_EVALUATION
+    if batches is not None:
+        evaluations = 1 + -(-batches // every)
+        episodes = min(episodes, max(SMALLEST_EVALUATION, batches * batch_size // (9 * evaluations)))
+    return {"evaluate_every": every, "evaluation_episodes": episodes}
 
 
 def _is_hosted(environment: str) -> bool:

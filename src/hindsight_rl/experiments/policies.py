@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.core.numbers import whole_number
 from hindsight_rl.experiments.best_policies import load_best
 from hindsight_rl.experiments.definition import SETTINGS, Job, load_job
 from hindsight_rl.experiments.job import load_policies
 from hindsight_rl.experiments.policy_files import MARK, Card, load_policy, measured, named, policy_of
 from hindsight_rl.experiments.study.plan import Plan
-from hindsight_rl.experiments.study.policies import POLICIES, held_choices, policy_path
+from hindsight_rl.experiments.study.policies import POLICIES, held_choices, policy_path, require_of_cell
 from hindsight_rl.experiments.zoo import PREFIX, zoo_path
 from hindsight_rl.records.checkpoints import load_checkpoint
 from hindsight_rl.records.evaluations import Evaluations
@@ -67,9 +68,10 @@ def load_known(source: str | Path, checkpoint: str | int = LAST) -> list[Known]:
 
 def parse_checkpoint(checkpoint: str | int) -> str | int:
     """`last`, `best`, or the number of a batch."""
-    if isinstance(checkpoint, str) and checkpoint.isascii() and checkpoint.isdecimal():
-        return int(checkpoint)
-    if checkpoint in (LAST, BEST) or (isinstance(checkpoint, int) and checkpoint >= 0):
+    number = whole_number(checkpoint) if isinstance(checkpoint, str) else checkpoint
+    if number is not None and number >= 0:
+        return number
+    if checkpoint in (LAST, BEST):
         return checkpoint
     raise HindsightError(f"checkpoint must be last, best or the number of a batch, not {checkpoint!r}.")
 
@@ -99,7 +101,8 @@ def _of_folder(folder: Path) -> list[Known]:
 
 
 def _in_order(path: Path) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", path.name)]
+    parts = ((whole_number(part), part) for part in re.split(r"(\d+)", path.name))
+    return [(-1, part) if number is None else (number, "") for number, part in parts]
 
 
 def _of_file(path: Path) -> list[Known]:
@@ -114,6 +117,7 @@ def _of_file(path: Path) -> list[Known]:
     if "key" not in metadata:
         raise HindsightError(f"'{path}' holds no policy.")
     plan = _plan_of(path)
+    require_of_cell(path, metadata, plan.cell)
     settings = plan.settings(plan.definitive, 1, held_choices(metadata))
     program = make_program(plan.specification.task, settings)
     (policy,) = program.policies(state_from_arrays(program.states(1), arrays))

@@ -13,7 +13,7 @@ import jax
 
 from hindsight_rl.core.errors import HindsightError, gist
 from hindsight_rl.environments.described import DescribedTask, Spaces
-from hindsight_rl.environments.registry import Specification, specify
+from hindsight_rl.environments.registry import Specification
 from hindsight_rl.methods.interface import make_agent
 from hindsight_rl.records.checkpoints import load_checkpoint, save_checkpoint
 from hindsight_rl.records.evaluations import Evaluations
@@ -46,7 +46,7 @@ class Card:
         """The environment, to play in."""
         if self.environment is None:
             raise HindsightError("This policy was trained in an environment without a name: it cannot be played here.")
-        return specify(self.environment["name"], **self.environment["options"])
+        return Specification.from_json(self.environment)
 
     def to_json(self) -> dict[str, Any]:
         """Fit for a file."""
@@ -66,6 +66,8 @@ class Card:
             method = content["method"]
             settings = make_settings({**content["run"], "method": method["name"], **method["options"]})
             found = {name: content[name] for name in ("environment", "seed", "batch", "measured")}
+            if (environment := found["environment"]) is not None:
+                found["environment"] = {"name": str(environment["name"]), "options": {**environment["options"]}}
         except (LookupError, TypeError) as error:
             raise HindsightError(f"'{source}' is not a policy file of this version: {gist(error)}.") from None
         return cls(settings, **found)
@@ -73,7 +75,7 @@ class Card:
 
 def named(environment: Specification) -> dict[str, Any]:
     """An environment as a card keeps it."""
-    return {"name": environment.name, "options": dict(environment.options)}
+    return environment.to_json()
 
 
 def measured(evaluations: Evaluations, run: int) -> dict[str, float]:

@@ -11,7 +11,7 @@ from hindsight_rl.environments.registry import Specification
 from hindsight_rl.experiments.job import EVALUATIONS, VERSIONS
 from hindsight_rl.experiments.policy_files import Card, measured, named, save_policy
 from hindsight_rl.experiments.study.policies import POLICIES
-from hindsight_rl.records.evaluations import Evaluations
+from hindsight_rl.records.evaluations import Evaluations, summary
 from hindsight_rl.records.files import make_folder, require_ours, write_atomically, write_json
 from hindsight_rl.records.versions import versions
 from hindsight_rl.training.settings import Settings
@@ -19,7 +19,7 @@ from hindsight_rl.training.state import Failure
 from hindsight_rl.training.trained_policy import TrainedPolicy
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """What a training job came to."""
 
@@ -33,6 +33,16 @@ class Result:
     """The runs that stopped being finite."""
     environment: Specification | None = None
     """The environment; None for one that was passed as an object."""
+
+    def __repr__(self) -> str:
+        """A line: its fields would fill the screen."""
+        where = self.environment.id if self.environment else "an environment of your own"
+        evaluations = self.evaluations
+        runs, batches = len(evaluations.seeds), int(evaluations.batches[-1])
+        last = summary(evaluations.final_return)["mean"]
+        success = summary(evaluations.final_success_rate)["mean"]
+        said = "no run finished" if last is None else f"return {last:.2f}, success rate {success:.2f}"
+        return f"Result({self.settings.method} on {where}: {runs} run{'s' * (runs > 1)}, {batches:,} batches, {said})"
 
     def save(self, folder: str | Path) -> None:
         """Write each run's policy and the learning curves into a new folder, from which `hindsight_rl.load` reads."""

@@ -6,24 +6,38 @@ A link that leads nowhere is there, and is damage.
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from os.path import lexists
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from hindsight_rl.core.errors import HindsightError
+import numpy as np
+
+from hindsight_rl.core.errors import HindsightError, gist
 from hindsight_rl.experiments.best_policies import BEST
 from hindsight_rl.experiments.definition import SETTINGS
-from hindsight_rl.experiments.job import CHECKPOINT, CHECKPOINTS, EVALUATIONS, VERSIONS, require_settings_as_written
-from hindsight_rl.experiments.study.policies import POLICIES
+from hindsight_rl.experiments.job import (
+    CHECKPOINT,
+    CHECKPOINTS,
+    EVALUATIONS,
+    VERSIONS,
+    kept_checkpoint,
+    require_settings_as_written,
+)
+from hindsight_rl.experiments.policy_files import MARK
+from hindsight_rl.experiments.study.policies import CELL, POLICIES
 from hindsight_rl.experiments.study.worker import UNFINISHED
 from hindsight_rl.records.checkpoints import load_checkpoint
 from hindsight_rl.records.evaluations import Evaluations, read_evaluations
 from hindsight_rl.records.files import read_bytes, read_json
 from hindsight_rl.records.results import RESULTS, ResultsFile
+from hindsight_rl.records.runs import Cell
 
 SUMMARY = "summary.json"
+_RECORDED = "evaluations/"
+"""In front of the names of a checkpoint's arrays that hold evaluations."""
 _SIGNATURES = {".png": b"\x89PNG\r\n\x1a\n", ".gif": b"GIF8"}
 
 
@@ -39,19 +53,42 @@ def verify(folder: Path) -> Iterator[Verdict]:
     """A verdict on each file of all run and study folders at or below a folder, in order."""
     if not folder.is_dir():
         raise HindsightError(f"'{folder}' is no folder.")
-    marks = {path.parent for name in (SETTINGS, RESULTS) for path in folder.rglob(name)}
-    held = {path.parent for path in folder.rglob(CHECKPOINT)}
-    if not marks | held:
+    marked, closed = _marked_below(folder)
+    if not marked and not closed:
         raise HindsightError(f"'{folder}' holds neither a run nor a study: it has no {SETTINGS} and no {RESULTS}.")
-    for found in sorted(marks | held):
-        yield from _of_study(found) if (found / RESULTS).exists() else _of_run(found)
+    for found in sorted(marked):
+        yield from _of_study(found) if lexists(found / RESULTS) else _of_run(found)
+    yield from closed
+
+
+def _marked_below(root: Path) -> tuple[list[Path], list[Verdict]]:
+    """The folders of runs and studies at or below a folder, and those that cannot be looked into; no link is followed.
+
+    Without recursion: folders can be nested deeper than Python's calls.
+    """
+    marked, closed, left = list[Path](), list[Verdict](), [root]
+    while left:
+        folder = left.pop()
+        try:
+            with os.scandir(folder) as entries:
+                found = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+        except OSError as error:
+            closed.append(Verdict(folder, False, f"cannot be looked into: {error.strerror}."))
+            continue
+        if not {SETTINGS, RESULTS, CHECKPOINT}.isdisjoint(found):
+            marked.append(folder)
+        left += [folder / name for name, is_folder in found.items() if is_folder]
+    return marked, closed
 
 
 def _of_run(folder: Path) -> Iterator[Verdict]:
     yield _checked(folder / SETTINGS, lambda: _settings(folder))
     yield _checked(folder / CHECKPOINT, lambda: _checkpoint(folder / CHECKPOINT))
-    for path in (*sorted((folder / CHECKPOINTS).glob("batch-*.npz")), *sorted((folder / BEST).glob("*.npz"))):
-        yield _checked(path, partial(_checkpoint, path))
+    job = _job(folder)
+    for path in sorted((folder / CHECKPOINTS).glob("*.npz")):
+        yield _checked(path, partial(_kept, folder, path, job))
+    for path in sorted((folder / BEST).glob("*.npz")):
+        yield _checked(path, partial(_best, path, job))
     yield _checked(folder / EVALUATIONS, lambda: _table(folder))
     for name in (VERSIONS, SUMMARY):
         if lexists(folder / name):
@@ -61,9 +98,10 @@ def _of_run(folder: Path) -> Iterator[Verdict]:
 
 def _of_study(folder: Path) -> Iterator[Verdict]:
     yield _checked(folder / RESULTS, lambda: _results(folder / RESULTS))
-    for path in (folder / UNFINISHED, *sorted((folder / POLICIES).glob("*.npz"))):
-        if lexists(path):
-            yield _checked(path, partial(_checkpoint, path))
+    if lexists(folder / UNFINISHED):
+        yield _checked(folder / UNFINISHED, lambda: _checkpoint(folder / UNFINISHED))
+    for path in sorted((folder / POLICIES).glob("*.npz")):
+        yield _checked(path, partial(_policy, path))
     if lexists(folder / EVALUATIONS):
         yield _checked(folder / EVALUATIONS, lambda: _export(folder / EVALUATIONS))
     yield from _pictures(folder)
@@ -79,6 +117,8 @@ def _checked(path: Path, check: Callable[[], str]) -> Verdict:
         return Verdict(path, True, check())
     except HindsightError as error:
         return Verdict(path, False, str(error))
+    except (LookupError, TypeError, ValueError) as error:  # a manifest with right digests can still say anything
+        return Verdict(path, False, f"{path} is not what hindsight writes ({gist(error)}).")
 
 
 def _settings(folder: Path) -> str:
@@ -92,9 +132,51 @@ def _settings(folder: Path) -> str:
     return "as written" if require_settings_as_written(folder, metadata) else f"{content}; written without a digest"
 
 
+def _job(folder: Path) -> Any:
+    """What the checkpoint says of the run's settings, with a digest; nothing if it cannot be read."""
+    try:
+        return load_checkpoint(folder / CHECKPOINT)[1].get("job")
+    except HindsightError:
+        return None
+
+
 def _checkpoint(path: Path) -> str:
     arrays, _ = load_checkpoint(path)
     return f"{len(arrays)} arrays, all as written"
+
+
+def _kept(folder: Path, path: Path, job: Any) -> str:
+    """A kept checkpoint must be of this run, and of the batch that its name says."""
+    arrays, metadata = load_checkpoint(path)
+    if path != kept_checkpoint(folder, int(_evaluations(arrays).batches[-1])):
+        raise HindsightError(f"{path} is not of the batch that its name says.")
+    _require_of_run(path, metadata.get("job"), job)
+    return f"{len(arrays)} arrays, all as written"
+
+
+def _best(path: Path, job: Any) -> str:
+    """A best policy must be of this run, and of the seed that its name says."""
+    arrays, metadata = load_checkpoint(path)
+    card = metadata.get(MARK)
+    if not isinstance(card, dict) or path.name != f"seed-{card.get('seed')}.npz":
+        raise HindsightError(f"{path} is no policy of the seed that its name says.")
+    _require_of_run(path, card, job)
+    return f"{len(arrays)} arrays, all as written"
+
+
+def _require_of_run(path: Path, said: Any, job: Any) -> None:
+    """Refuse a file from another run. Versions differ in which settings there are; a longer run in its batches."""
+    held, ours = _flat(said), _flat(job)
+    for name in sorted(held.keys() & ours.keys() - {"format", "run.batches"}):
+        if held[name] != ours[name]:
+            raise HindsightError(f"{path} belongs to another run: {name} is {held[name]}, not {ours[name]}.")
+
+
+def _flat(content: Any, prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in content.items() if isinstance(content, dict) else ():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return flat
 
 
 def _table(folder: Path) -> str:
@@ -104,11 +186,14 @@ def _table(folder: Path) -> str:
     except HindsightError:
         rows = read_evaluations(folder / EVALUATIONS).batches
         return f"{len(rows)} evaluations; no checkpoint to compare them with"
-    prefix = "evaluations/"
-    held = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-    if Evaluations.from_arrays(held).to_csv().encode() != read_bytes(folder / EVALUATIONS):
+    if _evaluations(arrays).to_csv().encode() != read_bytes(folder / EVALUATIONS):
         raise HindsightError(f"{folder / EVALUATIONS} differs from the checkpoint; --resume makes it again.")
     return "what the checkpoint says"
+
+
+def _evaluations(arrays: Mapping[str, np.ndarray]) -> Evaluations:
+    named = {name.removeprefix(_RECORDED): array for name, array in arrays.items() if name.startswith(_RECORDED)}
+    return Evaluations.from_arrays(named)
 
 
 def _object(path: Path) -> str:
@@ -123,6 +208,15 @@ def _picture(path: Path) -> str:
     if not content.startswith(_SIGNATURES[path.suffix]) or not content.endswith(ending):
         raise HindsightError(f"{path} is not a whole picture.")
     return "begins and ends as a picture does, without a digest"
+
+
+def _policy(path: Path) -> str:
+    """The policy that a study keeps of a cell must be of the one that its name says."""
+    arrays, metadata = load_checkpoint(path)
+    cell = metadata.get(CELL)
+    if cell is not None and path.stem != Cell(*cell).file_name:
+        raise HindsightError(f"{path} holds a policy of another cell: {cell}.")
+    return f"{len(arrays)} arrays, all as written"
 
 
 def _results(path: Path) -> str:

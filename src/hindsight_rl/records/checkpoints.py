@@ -4,14 +4,16 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from hindsight_rl.core.errors import HindsightError
-from hindsight_rl.records.files import JSON, read_bytes, write_atomically
+from hindsight_rl.core.memory import MOST_BYTES_OF_TEXT, memory
+from hindsight_rl.records.files import JSON, opened, write_atomically
 
 FORMAT = 1
 """Version of the layout; a reader refuses every other one."""
@@ -40,17 +42,23 @@ def seconds_until_next(wanted: float, took: float) -> float:
 
 def load_checkpoint(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read what `save_checkpoint` wrote, after checking every array and the metadata against their digests."""
-    return read_checkpoint(read_bytes(path), path)
+    with opened(path, memory()) as file:
+        return _read(file, path)
 
 
 def read_checkpoint(content: bytes, path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """What `checkpoint_bytes` put together, after the same checks; errors speak of it by `path`."""
-    entries = _unzip(path, content)
+    return _read(io.BytesIO(content), path)
+
+
+def _read(file: BinaryIO, path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """One entry after another, so that a replay buffer is in memory only once."""
+    entries = _Entries(file, path)
     manifest = _verified_manifest(path, entries)
     listed = manifest.get("arrays")
     if not isinstance(listed, dict) or not isinstance(manifest.get("metadata"), dict):
         raise _damaged(path, "its manifest lists no arrays or no metadata")
-    for name in entries.keys() - {f"{name}.npy" for name in listed} - {_MANIFEST}:
+    for name in sorted(entries.names - {f"{name}.npy" for name in listed} - {_MANIFEST}):
         raise _damaged(path, f"it holds '{name}', which its manifest does not list")
     arrays = {name: _verified_array(path, name, entries, description) for name, description in listed.items()}
     return arrays, manifest["metadata"]
@@ -111,39 +119,60 @@ def _zip_bytes(entries: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def _unzip(path: Path, content: bytes) -> dict[str, bytes]:
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+class _Entries:
+    """What an archive holds, by name; read when it is asked for."""
+
+    def __init__(self, file: BinaryIO, path: Path):
+        self._path = path
+        with self._complaining():
+            self._archive = zipfile.ZipFile(file)
             # Nothing that hindsight writes is compressed: what would unfold to more than the file holds is not ours.
-            stored = all(entry.compress_type == zipfile.ZIP_STORED for entry in archive.infolist())
-            if not stored or sum(entry.file_size for entry in archive.infolist()) > len(content):
+            stored = all(entry.compress_type == zipfile.ZIP_STORED for entry in self._archive.infolist())
+            size = file.seek(0, io.SEEK_END)
+            if not stored or sum(entry.file_size for entry in self._archive.infolist()) > size:
                 raise ValueError("it is compressed")
-            return {entry.filename: archive.read(entry) for entry in archive.infolist()}
-    # A flipped bit can send zipfile down any of its paths, and no list of what those raise is complete.
-    except Exception as error:
-        raise _damaged(path, f"it is not a whole .npz file ({_first_line(error)})") from error
+        self.names = set(self._archive.namelist())
+
+    def read(self, name: str, most: int | None = None) -> bytes:
+        """An entry as it was written, of at most so many bytes."""
+        with self._complaining():
+            if most is not None and (size := self._archive.getinfo(name).file_size) > most:
+                raise ValueError(f"'{name}' has {size:,} bytes")
+            return self._archive.read(name)
+
+    @contextmanager
+    def _complaining(self) -> Iterator[None]:
+        try:
+            yield
+        except MemoryError:
+            raise
+        # A flipped bit can send zipfile down any of its paths, and no list of what those raise is complete.
+        except Exception as error:
+            raise _damaged(self._path, f"it is not a whole .npz file ({_first_line(error)})") from error
 
 
-def _verified_manifest(path: Path, entries: Mapping[str, bytes]) -> dict[str, Any]:
-    if _MANIFEST not in entries:
+def _verified_manifest(path: Path, entries: _Entries) -> dict[str, Any]:
+    if _MANIFEST not in entries.names:
         raise _damaged(path, "it has no manifest, so hindsight did not write it")
+    content = entries.read(_MANIFEST, MOST_BYTES_OF_TEXT)
     try:
-        content = dict(json.loads(entries[_MANIFEST]))
+        manifest = dict(json.loads(content))
     except (TypeError, ValueError, RecursionError) as error:
         raise _damaged(path, f"its manifest is not valid JSON ({_first_line(error)})") from error
-    if content.get("format") != FORMAT:
-        found = content.get("format")
+    if manifest.get("format") != FORMAT:
+        found = manifest.get("format")
         raise HindsightError(f"{path} has checkpoint format {found!r}, but this hindsight reads only {FORMAT}.")
-    if content.pop("sha256", None) != _digest(content):
+    if manifest.pop("sha256", None) != _digest(manifest):
         raise _damaged(path, "its manifest does not match its own digest")
-    return content
+    return manifest
 
 
-def _verified_array(path: Path, name: str, entries: Mapping[str, bytes], description: Mapping[str, Any]) -> np.ndarray:
-    if f"{name}.npy" not in entries:
+def _verified_array(path: Path, name: str, entries: _Entries, description: Mapping[str, Any]) -> np.ndarray:
+    if f"{name}.npy" not in entries.names:
         raise _damaged(path, f"array '{name}' is missing")
+    content = entries.read(f"{name}.npy")
     try:
-        array = np.lib.format.read_array(io.BytesIO(entries[f"{name}.npy"]), allow_pickle=False)
+        array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
     # As for the archive: a damaged header can make its parser raise anything.
     except Exception as error:
         raise _damaged(path, f"array '{name}' cannot be read ({_first_line(error)})") from error

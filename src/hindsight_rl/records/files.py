@@ -6,18 +6,22 @@ import os
 import secrets
 import stat
 import time
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.core.memory import MOST_BYTES_OF_TEXT, memory
 
 JSON: TypeAlias = bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"] | None
 """Anything that JSON can hold; a tuple comes back as a list."""
 _TEMPORARY = ".hindsight-*.tmp"
 """The names of files that are being written. Others may have temporary files of their own in the same folder."""
+TIMES_AS_LARGE = 32
+"""So many times its bytes a text may take when it is taken apart."""
 SECONDS_OF_WRITING = 3600.0
 """Nobody takes so long to write one file: one that is older was left behind."""
 
@@ -112,20 +116,39 @@ def write_json(path: Path, value: JSON) -> None:
 
 def read_json(path: Path) -> Any:
     """Read a JSON file."""
-    content = read_bytes(path)
+    content = read_bytes(path, MOST_BYTES_OF_TEXT)
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
         raise HindsightError(f"{path} is not a valid JSON file: {error}.") from error
 
 
-def read_bytes(path: Path) -> bytes:
-    """Read a whole file, with a clear sentence when that fails. A pipe or a device may never end."""
+def read_toml(text: str, source: str) -> dict[str, Any]:
+    """What a TOML text holds; the error speaks of it by `source`."""
     try:
-        mode = path.stat().st_mode
-        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        return tomllib.loads(text)
+    # Of numbers with thousands of digits, and of lists within lists, Python complains in other ways.
+    except (ValueError, RecursionError) as error:
+        raise HindsightError(f"{source} is not valid TOML: {error}.") from None
+
+
+def read_bytes(path: Path, most: int | None = None) -> bytes:
+    """Read a whole file of at most so many bytes, or of as many as can be taken apart here."""
+    with opened(path, memory() // TIMES_AS_LARGE if most is None else most) as file:
+        return file.read()
+
+
+@contextmanager
+def opened(path: Path, most: int) -> Iterator[BinaryIO]:
+    """A file to read, with a clear sentence where that fails; a pipe or a device may never end, and is refused."""
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
             raise HindsightError(f"Could not read {path}: it is not a regular file.")
-        return path.read_bytes()
+        if found.st_size > most:
+            raise HindsightError(f"Could not read {path}: it has {found.st_size:,} bytes, and at most {most:,} fit.")
+        with path.open("rb") as file:
+            yield file
     except FileNotFoundError as error:
         raise HindsightError(f"There is no file {path}.") from error
     except OSError as error:

@@ -27,8 +27,10 @@ class RunFolder:
 
     path: Path
     environment: str
-    """The registered name; `environment_options` has the rest."""
+    """The registered name; `environment_options` and `environment_label` have the rest."""
     environment_options: Mapping[str, Any]
+    environment_label: str
+    """What a map is called, or nothing."""
     method: str
     settings: Mapping[str, Any]
     """Of the run and of the method, by name."""
@@ -61,12 +63,13 @@ def read_run_folder(folder: Path) -> RunFolder:
         raise HindsightError(f"'{folder}' holds no run: it has no {SETTINGS}.")
     environment, method, settings = _settings(read_json(folder / SETTINGS), folder / SETTINGS)
     evaluations = read_evaluations(folder / EVALUATIONS) if (folder / EVALUATIONS).exists() else None
-    return RunFolder(folder, environment["name"], environment["options"], method, settings, evaluations, _said(folder))
+    return RunFolder(folder, *environment, method, settings, evaluations, _said(folder))
 
 
-def _settings(content: Any, source: Path) -> tuple[dict[str, Any], str, dict[str, Any]]:
+def _settings(content: Any, source: Path) -> tuple[tuple[str, dict[str, Any], str], str, dict[str, Any]]:
     try:
-        environment = {"name": str(content["environment"]["name"]), "options": dict(content["environment"]["options"])}
+        said = content["environment"]
+        environment = (str(said["name"]), dict(said["options"]), str(said.get("label", "")))
         if "settings" in content:  # format 1: one flat table
             flat = translated(dict(content["settings"]))
             method = str(flat.pop("method"))
@@ -93,17 +96,18 @@ def folders_below(root: Path, marks: tuple[str, ...]) -> Iterator[Path]:
 
     Nothing is looked for below such a folder.
     """
-    try:
-        names = sorted(os.listdir(root))
-    except OSError:  # not ours to read, or gone by now
-        return
-    if any((root / mark).is_file() for mark in marks):
-        yield root
-        return
-    for name in names:
-        path = root / name
-        if not name.startswith(".") and path.is_dir() and not path.is_symlink():
-            yield from folders_below(path, marks)
+    left = [root]
+    while left:  # and no recursion: folders can be nested deeper than Python's calls
+        folder = left.pop()
+        try:
+            names = sorted(os.listdir(folder), reverse=True)
+            if any((folder / mark).is_file() for mark in marks):
+                yield folder
+                continue
+            below = (folder / name for name in names if not name.startswith("."))
+            left += [path for path in below if path.is_dir() and not path.is_symlink()]
+        except OSError:  # not ours to read, gone by now, or of a path that is too long
+            continue
 
 
 def films_in(folder: Path) -> list[Path]:

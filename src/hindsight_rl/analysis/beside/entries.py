@@ -12,6 +12,7 @@ from hindsight_rl.analysis.inventory import environment_id
 from hindsight_rl.analysis.study.runs import definitive
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.core.numbers import is_number
+from hindsight_rl.environments.registry import Specification, map_label, parted
 from hindsight_rl.records.evaluations import Evaluations
 from hindsight_rl.records.results import RESULTS, ResultsFile
 from hindsight_rl.records.run_folders import RunFolder, is_run_folder, read_run_folder
@@ -81,7 +82,7 @@ def _of_folder(run: RunFolder) -> Entry:
     return Entry(
         name=run.path.resolve().name,
         kind="run",
-        environment=environment_id(run.environment, run.environment_options),
+        environment=environment_id(run),
         method=run.method,
         settings={"method": run.method, **run.settings, **options},
         evaluations=run.evaluations,
@@ -116,13 +117,19 @@ def _of_cell(cell: Cell, runs: Sequence[FinishedRun], kind: str) -> Entry | None
     return Entry(
         name=f"{cell.method}, batch {cell.batch_size}",
         kind=kind,
-        environment=cell.environment,
+        environment=as_run_folders_say(cell.environment),
         method=cell.method,
         settings={"method": cell.method, **_common([run.settings for run in evaluated])},
         evaluations=Evaluations(seeds, {}, first.batches, first.episodes, values),
         lost=len(runs) - len(evaluated),
         seconds=float(np.mean(seconds)) if seconds and np.isfinite(seconds).all() else None,
     )
+
+
+def as_run_folders_say(environment: str) -> str:
+    """A study calls a map by the path of its file, and a run folder by the file's name alone."""
+    name, said = parted(environment)
+    return Specification(name, {}, map_label(said["map"])).id if "map" in said else environment
 
 
 def _common(settings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

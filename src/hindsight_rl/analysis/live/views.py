@@ -43,7 +43,7 @@ class Watcher:
             shown = [{**asdict(item), "seconds_left": self._seconds_left(item)} for item in items]
             for item, view in zip(items, shown, strict=True):
                 view["charts"] = [] if item.state == "damaged" else self._charts(item.name)[:1]
-        return {"folder": str(self.root), "items": shown}
+        return {"folder": self.root.resolve().name or "/", "items": shown}
 
     def detail(self, name: str) -> View | None:
         """All charts of one of them, its films and its log; None for a name that is not among them."""

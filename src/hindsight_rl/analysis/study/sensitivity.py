@@ -27,7 +27,7 @@ class SensitivityRow:
     choices: Mapping[str, float]
     """The values of the options that the study varies."""
     mean: float | None
-    """Over the finished runs, like the standard deviation (ddof 0); None without one."""
+    """Over the finished runs, like the standard deviation (ddof 0), which one run does not have; None without one."""
     std: float | None
     score: float | None
     """Mean minus standard deviation, by which the paper chooses."""
@@ -73,7 +73,7 @@ def _row(cell: Cell, rank: int, runs: Sequence[FinishedRun], chosen: set[Choices
         stage=key.stage,
         choices=dict(key.choices),
         mean=measured["mean"],
-        std=measured["std"],
+        std=measured["std"] if len(values) > 1 else None,
         score=score(runs),
         finished=len(values),
         failed=len(runs) - len(values),

@@ -39,7 +39,7 @@ class PerformanceRow:
     choices: Mapping[str, float | None]
     """The values of the options that the study varies, which the search chose; None before it has."""
     mean: float | None
-    """Mean and standard deviation (ddof 0) of average performance, as in the paper."""
+    """Mean and standard deviation (ddof 0) of average performance, as in the paper; one run has no deviation."""
     std: float | None
     interquartile_mean: float | None
     low: float | None
@@ -186,7 +186,7 @@ def _performance_row(
     values = average_performances(done)
     measured = summary(values)
     low, high = None, None
-    if done:
+    if len(done) > 1:
         low, high = stratified_bootstrap_interval(values, pooled_interquartile_mean, new_generator(generator))
     paper_mean, paper_std = paper(cell.environment, cell.method, cell.batch_size) or (None, None)
     difference = None
@@ -199,7 +199,7 @@ def _performance_row(
         failed=len(runs) - len(done),
         choices=dict(runs[0].key.choices) if runs else dict.fromkeys(results.plans[cell]["choices"]),
         mean=measured["mean"],
-        std=measured["std"],
+        std=measured["std"] if len(done) > 1 else None,
         interquartile_mean=interquartile_mean(values) if done else None,
         low=low,
         high=high,

@@ -6,6 +6,7 @@ import numpy as np
 from rich.console import Console
 
 from hindsight_rl.analysis.report.build import report_files
+from hindsight_rl.analysis.words import counted
 from hindsight_rl.cli.console import PlainConsole
 from hindsight_rl.cli.inspect import animate_policy
 from hindsight_rl.cli.study.commands import StudyExport, StudyReport
@@ -49,7 +50,7 @@ def run_report(command: StudyReport) -> None:
         write_atomically(output / name, content)
     finished = sum(run.failure is None for run in results.runs)
     PlainConsole().print(
-        f"{output / PAGE} rests on {finished:,} finished runs; figures and tables are beside it.",
+        f"{output / PAGE} rests on {counted(finished, 'finished run')}; figures and tables are beside it.",
         soft_wrap=True,
     )
 

@@ -53,6 +53,7 @@ def run_study_command(command: StudyRun) -> None:
     require_workers(study, command.workers)
     if command.on is not None and command.workers is not None:
         raise HindsightError("--workers is for this machine; on a cluster each piece has as many as --piece-cores.")
+    _require_share(command)
     held = read_results(folder)
     if held is not None:
         admit(study, held, folder)
@@ -88,10 +89,13 @@ def run_study_command(command: StudyRun) -> None:
     print_outcome(outcome, folder, time.monotonic() - began)
 
 
-def _placement(command: StudyRun, cluster: Cluster) -> Placement:
+def _require_share(command: StudyRun) -> None:
     require_positive_integer("--piece-cores", command.piece_cores)
     if command.piece_gpus is not None and command.piece_gpus < 0:
         raise HindsightError(f"--piece-gpus must be a whole number of at least 0, not {command.piece_gpus}.")
+
+
+def _placement(command: StudyRun, cluster: Cluster) -> Placement:
     gpus = gpus_for_a_piece(cluster) if command.piece_gpus is None else command.piece_gpus
     return Placement(cores=command.piece_cores, gpus=gpus)
 
@@ -199,7 +203,7 @@ def print_outcome(outcome: list[dict[str, Any]], folder: Path, seconds: float) -
             str(row["batch_size"]),
             row["method"],
             runs,
-            _spread(row["average_performance"]),
+            _spread(row["average_performance"], row["runs"]),
             _spread(row["paper"]),
             ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in row["choices"].items())
             + ("*" if row["search_at_chance"] else ""),
@@ -221,7 +225,8 @@ def table(*columns: str) -> Table:
     return made
 
 
-def _spread(value: dict[str, float | None] | None) -> str:
+def _spread(value: dict[str, float | None] | None, runs: int = 2) -> str:
+    """One run has no spread to speak of."""
     if value is None or value["mean"] is None or value["std"] is None:
         return "-"
-    return f"{value['mean']:.2f} ± {value['std']:.2f}"
+    return f"{value['mean']:.2f} ± {value['std']:.2f}" if runs > 1 else f"{value['mean']:.2f}"

@@ -1,6 +1,5 @@
 """Studies as TOML: the presets that ship with the program, and files of a user's own."""
 
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from itertools import product
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from hindsight_rl.core.errors import HindsightError, unknown
+from hindsight_rl.core.memory import MOST_BYTES_OF_TEXT
 from hindsight_rl.core.numbers import is_number, is_positive_integer
 from hindsight_rl.core.options import Option
 from hindsight_rl.core.run import RunSettings, translated
@@ -16,7 +16,7 @@ from hindsight_rl.experiments.configuration import settable
 from hindsight_rl.experiments.paper import default_values, paper_settings, tables, tried_learning_rates
 from hindsight_rl.experiments.study.plan import Plan, Stage, Strategy, Study, label, validate
 from hindsight_rl.methods.registry import find_method
-from hindsight_rl.records.files import read_bytes
+from hindsight_rl.records.files import read_bytes, read_toml
 from hindsight_rl.records.runs import Cell
 from hindsight_rl.training.settings import methods_with
 
@@ -46,7 +46,7 @@ def load_study(source: str, notice: Notice = lambda sentence: None) -> Study:
     if path.suffix != ".toml" and not path.exists():
         raise unknown("study (a preset, a .toml file or a study's folder)", source, shipped)
     try:
-        text = read_bytes(path).decode()
+        text = read_bytes(path, MOST_BYTES_OF_TEXT).decode()
     except UnicodeDecodeError:
         raise HindsightError(f"'{path}' is not a study: it is not text.") from None
     return parse_study(text, f"'{path}'", path.stem, notice)
@@ -54,10 +54,7 @@ def load_study(source: str, notice: Notice = lambda sentence: None) -> Study:
 
 def parse_study(text: str, source: str, name: str, notice: Notice = lambda sentence: None) -> Study:
     """The study that a TOML text describes."""
-    try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise HindsightError(f"{source} is not valid TOML: {error}.") from None
+    content = read_toml(text, source)
     try:
         return _study(content, name, lambda sentence: notice(f"In {source}: {sentence}"))
     except HindsightError as error:

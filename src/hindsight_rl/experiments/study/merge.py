@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.core.memory import memory
 from hindsight_rl.experiments.study.plan import Plan, Study
 from hindsight_rl.experiments.study.policies import POLICIES, held_performance, policy_path
 from hindsight_rl.experiments.study.run import admit, require_undamaged
@@ -81,6 +82,6 @@ def _larger(plan: Plan, held: Mapping[Cell, Mapping[Any, Any]]) -> Plan:
 
 def _take_policy(folder: Path, source: Path, cell: Cell) -> None:
     ours, theirs = policy_path(folder, cell), policy_path(source, cell)
-    if held_performance(theirs) > held_performance(ours):
+    if held_performance(source, cell) > held_performance(folder, cell):
         make_folder(ours.parent)
-        write_atomically(ours, read_bytes(theirs))
+        write_atomically(ours, read_bytes(theirs, memory()))

@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any, Literal, get_args
 
 from hindsight_rl.core.errors import HindsightError, gist, unknown
+from hindsight_rl.core.plugins import is_reference
 from hindsight_rl.environments.registry import Specification, specify
 from hindsight_rl.methods.registry import find_method
 from hindsight_rl.records.runs import Cell, Choices
@@ -72,7 +73,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """What the results file keeps."""
-        content = asdict(self)
+        content = asdict(self) | {"specification": self.specification.to_json()}
         for key in ("environment", "batch_size", "method"):
             del content[key]
         return content
@@ -103,7 +104,7 @@ class Plan:
                 for one in options
                 if one.name not in content["choices"]
             },
-            specification=specify(content["specification"]["name"], **content["specification"]["options"]),
+            specification=Specification.from_json(content["specification"]),
             seed=content["seed"],
             guarded=content.get("guarded", False),
         )
@@ -163,7 +164,7 @@ class Study:
 
 def label(name: str) -> str:
     """What a cell calls its environment: one name for all spellings, but maps by the name of their file."""
-    return name if name.startswith("grid:") else specify(name).id
+    return name if name.startswith("grid:") or is_reference(name) else specify(name).id
 
 
 def validate(plans: Sequence[Plan]) -> None:

@@ -117,7 +117,7 @@ def _attend_to_policy(
     """Say that a cell's policy is damaged or, with a worker, make it again by training its best run once more."""
     path = policy_path(folder, plan.cell)
     finished = [run for run in results.of(plan.cell, DEFINITIVE) if np.isfinite(run.average_performance)]
-    if not finished or np.isfinite(held_performance(path)) or not (worker or path.exists()):
+    if not finished or np.isfinite(held_performance(folder, plan.cell)) or not (worker or path.exists()):
         return
     if worker is None:
         observer.notice(f"'{path}' is damaged; --repair makes it again.")
