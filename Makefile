@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup system-packages demo test test-slow test-chaos test-chaos-cluster bench-cluster coverage lint types hooks bench bench-replay bench-packages results-paper results-halving results-her results-hosted results-hppo results-gradients results-map results-questions docs format clean
+.PHONY: help setup system-packages demo test test-slow test-chaos test-chaos-cluster bench-cluster coverage lint types hooks bench bench-replay bench-packages results-paper results-halving results-her results-hosted results-hppo results-ablations results-gradients results-map results-questions docs format clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -56,8 +56,9 @@ types: setup
 hooks: setup ## Check lint and types before each commit, with pre-commit
 	$(BIN)/pre-commit install
 
-bench: setup bench-packages ## Speed: beside the published code, bare simulators and PyTorch
+bench: setup bench-packages ## Speed: beside the published code, stable-baselines3, bare simulators and PyTorch
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/hppo.py
 	$(BIN)/python benchmarks/hosted.py
 	$(BIN)/python benchmarks/acting.py
 
@@ -102,6 +103,9 @@ results-hosted: setup ## FetchReach, FetchPush and Ms. Pac-man: curves and films
 
 results-hppo: setup ## Hindsight PPO beside PPO, on bits, rooms and robots (hours; goes on where it stopped)
 	$(BIN)/python scripts/results_hppo.py
+
+results-ablations: setup ## What each part of hindsight PPO is worth (an hour of two cores, two more with FetchPush; goes on)
+	$(BIN)/python scripts/results_ablations.py
 
 results-gradients: setup ## The measurements of docs/gradients.md (half an hour; goes on where it stopped)
 	$(BIN)/python scripts/results_gradients.py
