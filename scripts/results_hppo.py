@@ -19,7 +19,7 @@ ROOMS = {
     "four-rooms": "four-rooms --batches 60 --evaluate-every 5",
 }
 ROBOTS = {
-    "fetch-reach": "gym:FetchReach-v4 --batches 24 --evaluate-every 3 --evaluation-episodes 64 --runs 5",
+    "fetch-reach": "gym:FetchReach-v4 --batches 125 --evaluate-every 3 --evaluation-episodes 64 --runs 5",
     "fetch-push": "fetch-push --batches 135 --evaluate-every 15 --evaluation-episodes 64 --runs 5",
     "fetch-push-continuous": "gym:FetchPush-v4 --batches 380 --evaluate-every 20 --evaluation-episodes 64 --runs 1",
     "maze-medium": "gym:PointMaze_Medium-v3 --batches 20 --evaluate-every 5 --evaluation-episodes 64 --runs 2",

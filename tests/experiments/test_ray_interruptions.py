@@ -117,7 +117,7 @@ def test_a_head_that_is_gone_is_a_sentence_and_what_is_finished_is_kept(
         (head,) = (each for each, name in names_below(process.pid).items() if b"gcs/gcs_server" in name)
         os.kill(head, signal.SIGKILL)
         rest = process.stderr.read()
-    assert process.returncode == 2
+    assert process.returncode == 2, rest
     assert sentence(rest) == "The head of the Ray cluster is gone; what is finished is kept."
     assert len(results_in(tmp_path / "there").runs) >= 4
 

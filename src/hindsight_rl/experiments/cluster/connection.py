@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -34,8 +34,6 @@ ALWAYS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # tell nobody
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_gcs_rpc_server_connect_timeout_s": "5",
-    # So long after the head is gone Ray ends this process; by then it must have said so itself, and put things away.
-    "RAY_gcs_rpc_server_reconnect_timeout_s": "30",
 }
 LOCAL = {
     # Read by Ray where it looks for this machine's address: without clusters it takes the loopback one.
@@ -45,14 +43,14 @@ LOCAL = {
 
 
 class Head:
-    """The process that a cluster cannot do without. Once it is gone, Ray waits for it, and then ends this process."""
+    """The process that a cluster cannot do without. Once it is gone, Ray waits a minute, and then ends this process."""
 
     def __init__(self, host: str, port: int):
         self._place, self._looked = (host, port), time.monotonic()
 
-    def require(self) -> None:
-        """Raise a sentence where it is gone; look only now and then."""
-        if time.monotonic() - self._looked < SECONDS_BETWEEN_LOOKS:
+    def require(self, now: bool = False) -> None:
+        """Raise a sentence where it is gone; look only now and then, unless something went wrong just now."""
+        if not now and time.monotonic() - self._looked < SECONDS_BETWEEN_LOOKS:
             return
         try:
             socket.create_connection(self._place, SECONDS_TO_ANSWER).close()
@@ -71,10 +69,10 @@ class Cluster:
     head: Head | None = None
     """Not known to a driver outside of the cluster."""
 
-    def require_head(self) -> None:
-        """Say that the head of the cluster is gone; looks now and then, however often it is asked."""
+    def require_head(self, now: bool = False) -> None:
+        """Say that the head of the cluster is gone; looks now and then, however often it is asked, or at once."""
         if self.head is not None:
-            self.head.require()
+            self.head.require(now)
 
     @property
     def steps(self) -> bool:
@@ -99,9 +97,11 @@ class Cluster:
         answer: Future[T] = Future()
         threading.Thread(target=_answer, args=(question, answer), daemon=True).start()
         while True:
-            with suppress(TimeoutError):
-                return answer.result(SECONDS_BETWEEN_LOOKS)
-            self.head.require()
+            answered, _ = wait([answer], SECONDS_BETWEEN_LOOKS)
+            if not answered or answer.exception() is not None:
+                self.head.require(now=bool(answered))
+            if answered:
+                return answer.result()
 
 
 def _answer(question: Callable[[], T], answer: Future[T]) -> None:

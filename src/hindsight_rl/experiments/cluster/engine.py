@@ -7,8 +7,8 @@ Exactly once recorded: the ledger takes each run once, whoever brings it, and wr
 import shutil
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -100,6 +100,7 @@ class RayEngine:
                 if any(concluded) or not ready:  # not at each message: what is ahead takes a look at all runs
                     self._hand_out(ledger)
         except self._ray.exceptions.RaySystemError as error:
+            self._cluster.require_head(now=True)
             raise HindsightError(f"Ray is gone ({gist(error)}); the same command goes on.") from error
         finally:
             self._end_tasks()
@@ -160,7 +161,7 @@ class RayEngine:
         """Take the next message of a piece; whether it was the last, or is lost."""
         hand = self._out[handle]
         try:
-            content = self._ray.get(next(handle) if self._cluster.steps else handle)
+            content = self._cluster.answer(lambda: self._ray.get(next(handle) if self._cluster.steps else handle))
             message = Message.read(content)
             if message.number != hand.order.number:
                 raise HindsightError("a message belongs to another piece")
@@ -226,8 +227,12 @@ class RayEngine:
 
     def _end_tasks(self) -> None:
         for handle in self._out:
-            with suppress(Exception):  # it may have ended, or Ray may be gone
-                self._ray.cancel(handle, force=True)
+            try:
+                self._cluster.answer(partial(self._ray.cancel, handle, force=True))
+            except HindsightError:
+                return  # without its head, Ray ends them itself
+            except Exception:  # it may have ended
+                continue
 
 
 def gpus_for_a_piece(cluster: Cluster) -> int:
