@@ -318,6 +318,8 @@ UPDATES = {
     "hppo": HPPOOptions(**SMALL, trace=0.8, clip=0.05),
     "earlier": HPPOOptions(**SMALL, achieved_share=0.2, earlier_share=0.7),
     "actions": HPPOOptions(**SMALL, critic="actions", trace=0.7),
+    "together": HPPOOptions(**SMALL, goals_together=2, achieved_share=0.3, earlier_share=0.4),
+    "actions together": HPPOOptions(**SMALL, critic="actions", goals_together=3),
     "limits": HPPOOptions(**SMALL, ratio_limit=1.5, trace_limit=0.7, entropy=0.5, target_rate=0.5, exploration=0.3),
 }
 
@@ -328,6 +330,7 @@ def test_two_updates_are_what_plain_loops_say(options: PPOOptions) -> None:
     """The same draws, in double precision: steps of both networks, and the target critic behind."""
     agent = hppo_agent(BITS, options)
     state = random_state(agent)
+    together = options.goals_together or 1
     learned = state.learned
     actor, critic, target = (
         plain_hppo.weights_of(one.network) for one in (learned.actor, learned.critic, learned.target)
@@ -343,17 +346,23 @@ def test_two_updates_are_what_plain_loops_say(options: PPOOptions) -> None:
         for drawn in range(2):
             pair_key, order_key = jax.random.split(jax.random.fold_in(key, drawn))
             pairs = draw_pairs(BITS, options, state.buffer, pair_key)
-            decisions = []
-            for slot, goal, left in zip(*map(np.asarray, pairs), strict=True):
+            decisions, owners = [], []
+            for pair, (slot, goal, left) in enumerate(zip(*map(np.asarray, pairs), strict=True)):
                 episode = one_of(state.buffer.episodes, slot)
                 looking = shown(state), actor, target, float(state.pace), int(left)
-                decisions.append(plain_hppo.decisions_of(BITS, options, episode, goal, *looking))
-            padded = np.array([[t / 3 in {one.clock for one in row} for t in range(3)] for row in decisions]).ravel()
-            flat = plain_hppo.normalised([one for row in decisions for one in row])
-            lots = np.asarray(jax.random.uniform(order_key, padded.shape))[padded]
-            order = np.argsort(lots)
+                made = plain_hppo.decisions_of(BITS, options, episode, goal, *looking)
+                decisions += made
+                owners += [(pair // together, round(3 * one.clock)) for one in made]
+            flat = plain_hppo.normalised(decisions)
+            of_state: dict[tuple[int, int], list[plain_hppo.Decision]] = {}
+            for owner, one in zip(owners, flat, strict=True):
+                of_state.setdefault(owner, []).append(one)
+            lots = np.asarray(jax.random.uniform(order_key, (6 // together * 3,)))
+            order = sorted(of_state, key=lambda owner: lots[owner[0] * 3 + owner[1]])
+            states = 8 // together
             for step in range(2):
-                minibatch = [flat[order[(step * 8 + row) % len(flat)]] for row in range(8)]
+                chosen = [order[(step * states + row) % len(order)] for row in range(states)]
+                minibatch = [one for owner in chosen for one in of_state[owner]]
                 slope = plain_hppo.policy_gradient(actor, minibatch, options)
                 actor = actor_adam.descend(actor, slope, RATES["learning_rate"])
                 slope = plain_hppo.critic_gradient(critic, minibatch)
@@ -362,6 +371,28 @@ def test_two_updates_are_what_plain_loops_say(options: PPOOptions) -> None:
         for model, plain in zip(state.learned[:3], (actor, critic, target), strict=True):
             for found, expected in zip(plain_hppo.weights_of(model.network), plain, strict=True):
                 np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_goals_that_are_looked_at_together_are_of_one_episode() -> None:
+    """Achieved goals are its own, later than its first state or left before its last, as far as it has such."""
+    options = HPPOOptions(
+        **{**SMALL, "pairs": 120}, goals_together=4, achieved_share=0.5, earlier_share=0.5, own_share=0
+    )
+    agent = hppo_agent(BITS, options)
+    state = random_state(agent)
+    buffer = add_episodes(state.buffer, episodes_of(BITS, agent, state, 8, 3))
+    slots, goals, left = map(np.asarray, draw_pairs(BITS, options, buffer, jax.random.key(1)))
+    groups = slots.reshape(30, 4)
+    assert np.all(groups == groups[:, :1])
+    assert len(set(groups[:, 0].tolist())) > 4
+    achieved, lengths = np.asarray(buffer.episodes.achieved_goals), np.asarray(buffer.episodes.lengths)
+    for slot, goal, time in zip(slots, goals, left, strict=True):
+        reached = np.all(achieved[slot, : lengths[slot] + 1] == goal, axis=1)
+        assert reached[1:].any() if time < 0 else reached[time]
+    moved = [slot for slot in slots[left < 0] if np.any(achieved[slot, 1 : lengths[slot] + 1] != achieved[slot, :1])]
+    at_once = [np.all(achieved[slot, 0] == goal) for slot, goal in zip(slots[left < 0], goals[left < 0], strict=True)]
+    assert len(moved) > 20
+    assert np.mean(at_once) < 0.1
 
 
 def test_decisions_stand_before_padding_in_random_order() -> None:
@@ -489,10 +520,13 @@ def test_a_batch_has_steps_in_proportion_to_what_it_says() -> None:
     steps = {sizes: options.steps_on_a_batch(16, options.work(*sizes)) for sizes in [(4, 32), (48, 49), (0, 301)]}
     assert steps == {(4, 32): 80, (48, 49): 288, (0, 301): 240}
     assert options.steps_on_a_batch(2, options.work(4, 32)) == 10
-    assert options.work(4, 28, pictures=True) == (1, 64, 256)
+    assert options.work(4, 28, pictures=True) == (1, 256, 512, 8)
     asked = HPPOOptions(gradient_steps=7, pairs=5, minibatch=6)
     assert asked.steps_on_a_batch(16, asked.work(48, 301)) == 7
-    assert asked.work(48, 301, pictures=True)[1:] == asked.work(48, 301)[1:] == (5, 6)
+    assert asked.work(48, 301)[1:] == (5, 6, 1)
+    assert asked.work(48, 301, pictures=True)[1:] == (8, 8, 8)
+    asked = HPPOOptions(gradient_steps=7, pairs=5, minibatch=6, goals_together=2)
+    assert asked.work(48, 301)[1:] == (4, 6, 2)
     assert [HPPOOptions(hidden_layers=None).widths(numbers) for numbers in (8, 9)] == [(128,) * 2, (256,) * 3]
 
 

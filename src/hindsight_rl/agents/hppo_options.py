@@ -16,6 +16,7 @@ DECISIONS_FOR_A_STEP = 20
 FEW_NUMBERS = 8
 """Up to so many numbers of observation and goal together are shown as waves too, and to smaller networks."""
 MOST_DECISIONS = 1600
+GOALS_OF_A_PICTURE = 8
 
 
 class Work(NamedTuple):
@@ -26,6 +27,8 @@ class Work(NamedTuple):
     """Of episode and goal, in each draw."""
     minibatch: int
     """Decisions in a gradient step."""
+    goals: int
+    """Under which each drawn episode, and each state of a gradient step, is looked at. Divides the other two."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,13 @@ class PPOOptions(Options):
     steps_per_draw: Count = 10
     """Steps after which pairs of episode and goal are drawn anew, and their targets computed."""
     pairs: Count | None = None
-    """Pairs of episode and goal in each draw; 256 unless given, 64 of pictures."""
+    """Pairs of episode and goal in each draw; 256 unless given."""
     minibatch: Count | None = None
     """Decisions in each gradient step, of those that the drawn pairs made. Unless given, as many as 32 episodes that
-    last to the horizon have, but no more than 1600;
-    256 of pictures."""
+    last to the horizon have, but no more than 1600; 512 of pictures."""
+    goals_together: Count | None = None
+    """Goals under which each drawn episode, and each state of a step, is looked at: 1 unless given; 8 of pictures, whose
+    convolutions are then worked out once for all of them. Pairs and minibatch are rounded down to multiples of it."""
     kept_episodes: Count = 4096
     """The newest episodes, from which pairs are drawn; the size of a batch draws from the newest batch alone."""
     critic: Literal["states", "actions"] = "states"
@@ -99,11 +104,16 @@ class PPOOptions(Options):
 
     def work(self, actions: int, horizon: int, pictures: bool = False) -> Work:
         """What a batch is worth, where there are so many actions to choose from (0 if they are vectors)."""
-        usual = Work(1.0, 64, 256)
+        goals = self.goals_together or (GOALS_OF_A_PICTURE if pictures else 1)
+        steps, minibatch = 1.0, 512
         if not pictures:
             steps = max(STEPS_FOR_AN_EPISODE, STEPS_FOR_AN_ACTION * actions, (horizon - 1) / DECISIONS_FOR_A_STEP)
-            usual = Work(steps, 256, min(32 * (horizon - 1), MOST_DECISIONS))
-        return Work(usual.steps_for_an_episode, self.pairs or usual.pairs, self.minibatch or usual.minibatch)
+            minibatch = min(32 * (horizon - 1), MOST_DECISIONS)
+
+        def divided(count: int) -> int:
+            return max(count // goals, 1) * goals
+
+        return Work(steps, divided(self.pairs or 256), divided(self.minibatch or minibatch), goals)
 
     def steps_on_a_batch(self, episodes: int, work: Work) -> int:
         """Gradient steps on so many new episodes."""

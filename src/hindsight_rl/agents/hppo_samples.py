@@ -42,7 +42,10 @@ class Course(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """All decisions of the drawn pairs, in rows; the numbers are constants for the steps that learn from them."""
+    """All decisions of the drawn pairs, in rows; the numbers are constants for the steps that learn from them.
+
+    States come one after another, and the goals that go with a state side by side.
+    """
 
     slots: Int[Array, " row"]
     times: Int[Array, " row"]
@@ -75,8 +78,9 @@ def draw_pairs(task: Task, options: PPOOptions, buffer: EpisodeBuffer, key: Key[
     an episode's actions say nothing about them, so that slips of the environment bias nothing.
     """
     slot_key, kind_key, other_key, later_key = jax.random.split(key, 4)
-    count = work_of(task, options).pairs
-    slots = draw_slots(buffer, count, slot_key)
+    work = work_of(task, options)
+    count = work.pairs
+    slots = jnp.repeat(draw_slots(buffer, count // work.goals, slot_key), work.goals)
     pursued = buffer.episodes.pursued_goals
     if not isinstance(options, HPPOOptions):
         return Pairs(slots, pursued[slots], from_the_first(slots))
@@ -85,10 +89,11 @@ def draw_pairs(task: Task, options: PPOOptions, buffer: EpisodeBuffer, key: Key[
     kind = jnp.searchsorted(
         jnp.cumsum(jnp.array([options.achieved_share, options.own_share, options.earlier_share])), lots, side="right"
     )
+    own = None if work.goals == 1 else slots
     kinds = (
-        _achieved_later(task, count, buffer, later_key),
+        _achieved_later(task, count, buffer, later_key, own),
         Pairs(slots, pursued[slots], from_the_first(slots)),
-        _achieved_earlier(task, count, buffer, jax.random.fold_in(later_key, 1)),
+        _achieved_earlier(task, count, buffer, jax.random.fold_in(later_key, 1), own),
         Pairs(slots, fresh, from_the_first(slots)),
     )
     return jax.tree.map(lambda *leaves: jnp.stack(leaves)[kind, jnp.arange(count)], *kinds)
@@ -99,28 +104,46 @@ def from_the_first(slots: Int[Array, " pair"]) -> Int[Array, " pair"]:
     return jnp.full(slots.shape, -1, jnp.int32)
 
 
-def _achieved_later(task: Task, count: int, buffer: EpisodeBuffer, key: Key[Array, ""]) -> Pairs:
+def _achieved_later(
+    task: Task, count: int, buffer: EpisodeBuffer, key: Key[Array, ""], own: Int[Array, " pair"] | None
+) -> Pairs:
     """Episodes with goals that they achieved; only if there are too few others, such as their first state reaches."""
     slot_key, time_key = jax.random.split(key)
     episodes = buffer.episodes
-    slots = draw_slots(buffer, CANDIDATES * count, slot_key)
+    slots = _candidates(buffer, count, slot_key, own)
     goals = episodes.achieved_goals[slots, _later_times(episodes.lengths[slots], time_key)]
     at_once = jax.vmap(task.reached)(episodes.achieved_goals[slots, 0], goals)
-    chosen = jnp.argsort(at_once, stable=True)[:count]
+    chosen = _chosen(at_once, count, own)
     return Pairs(slots[chosen], goals[chosen], from_the_first(chosen))
 
 
-def _achieved_earlier(task: Task, count: int, buffer: EpisodeBuffer, key: Key[Array, ""]) -> Pairs:
+def _achieved_earlier(
+    task: Task, count: int, buffer: EpisodeBuffer, key: Key[Array, ""], own: Int[Array, " pair"] | None
+) -> Pairs:
     """Episodes from where they left a goal that they had achieved; as far as there are such, not to come back."""
     slot_key, time_key = jax.random.split(key)
     episodes = buffer.episodes
-    slots = draw_slots(buffer, CANDIDATES * count, slot_key)
+    slots = _candidates(buffer, count, slot_key, own)
     lengths = episodes.lengths[slots]
     times = jnp.floor(jax.random.uniform(time_key, lengths.shape) * lengths).astype(jnp.int32)
     goals = episodes.achieved_goals[slots, times]
     stays = jax.vmap(task.reached)(episodes.achieved_goals[slots, lengths], goals)
-    chosen = jnp.argsort(stays, stable=True)[:count]
+    chosen = _chosen(stays, count, own)
     return Pairs(slots[chosen], goals[chosen], times[chosen])
+
+
+def _candidates(
+    buffer: EpisodeBuffer, count: int, key: Key[Array, ""], own: Int[Array, " pair"] | None
+) -> Int[Array, " candidate"]:
+    """Episodes from which so many are chosen: any, or each pair's own as often."""
+    return draw_slots(buffer, CANDIDATES * count, key) if own is None else jnp.tile(own, CANDIDATES)
+
+
+def _chosen(poor: Bool[Array, " candidate"], count: int, own: Int[Array, " pair"] | None) -> Int[Array, " pair"]:
+    """The candidates that are not poor, or of each pair's own the first that is not, as far as there are such."""
+    if own is None:
+        return jnp.argsort(poor, stable=True)[:count]
+    return jnp.argmin(poor.reshape(CANDIDATES, count), axis=0) * count + jnp.arange(count)
 
 
 def _later_times(lengths: Int[Array, " pair"], key: Key[Array, ""]) -> Int[Array, " pair"]:
@@ -184,56 +207,59 @@ def samples_of(
     """What the pairs say, and the truncated ratios that went into it."""
     episodes: Episodes = jax.tree.map(lambda leaf: leaf[pairs.slots], buffer.episodes)
     course = course_of(task, options, episodes, pairs.goals, networks.pace, pairs.left)
-    count, times = course.decides.shape
-    goals = jnp.repeat(pairs.goals[:, None], times + 1, axis=1)
-    observations, inputs = networks.inputs(_merge(episodes.observations), _merge(goals))
-    clock = jnp.tile(jnp.arange(times + 1) / times, count)
-    values = networks.target(observations, inputs, clock)
-    values = values.reshape(count, times + 1, *values.shape[1:])
+    times, together = course.decides.shape[1], work_of(task, options).goals
 
-    def acting(rows: Array) -> Array:
-        return _merge(rows.reshape(count, times + 1, *rows.shape[1:])[:, :-1])
+    def seen(part: slice) -> tuple[Array, Array]:
+        """States at some of the times, and under each goal."""
+        observations = buffer.episodes.observations[pairs.slots[::together], part]
+        goals = jnp.repeat(pairs.goals[:, None], observations.shape[1], axis=1)
+        return networks.inputs(_merge(observations), _by_state(goals, together))
 
-    rows = acting(observations), acting(inputs)
-    actions, behaviour = _merge(episodes.actions), episodes.log_probabilities
-    old = networks.actor(*rows)
-    log_ratios = networks.actor.head.log_probability(old, actions).reshape(count, times) - behaviour
+    def by_pair(rows: Array) -> Array:
+        split = rows.reshape(len(pairs.slots) // together, -1, together, *rows.shape[1:])
+        return _merge(split.swapaxes(1, 2))
+
+    clock = jnp.tile(jnp.repeat(jnp.arange(times + 1) / times, together), len(pairs.slots) // together)
+    values = by_pair(networks.target(*seen(slice(None)), clock))
+    actions, behaviour = _by_state(episodes.actions, together), episodes.log_probabilities
+    old = networks.actor(*seen(slice(0, times)))
+    log_ratios = by_pair(networks.actor.head.log_probability(old, actions)) - behaviour
     if networks.target.of_actions:
-        last = networks.actor(*(rows.reshape(count, times + 1, -1)[:, -1] for rows in (observations, inputs)))
-        targets = _of_actions(options, course, values, actions, log_ratios, old, last)
+        last = networks.actor(*seen(slice(times, None)))
+        targets = _of_actions(options, course, values, episodes.actions, log_ratios, by_pair(old), by_pair(last)[:, 0])
     else:
         levels = {"rho_bar": options.ratio_limit, "c_bar": options.trace_limit, "trace": options.trace}
         targets = truncated_targets(log_ratios, course.rewards, values, course.decides, course.ends, **levels)
     ratios = truncated_ratios(log_ratios, options.ratio_limit)
     weights = ratios * earlier_ratio_weights(log_ratios, course.decides, options.ratio_power)
     squares = jnp.sum(targets.advantages**2) / jnp.maximum(jnp.sum(course.decides), 1)
-    samples = Samples(
-        slots=jnp.repeat(pairs.slots, times),
-        times=jnp.tile(jnp.arange(times), count),
-        goals=_merge(goals[:, :-1]),
-        values=targets.values.ravel(),
-        advantages=targets.advantages.ravel() / (jnp.sqrt(squares) + SMALLEST_ADVANTAGE),
-        weights=weights.ravel(),
-        old=old,
-        decides=course.decides.ravel(),
+    advantages = targets.advantages / (jnp.sqrt(squares) + SMALLEST_ADVANTAGE)
+    whole = Samples(
+        slots=jnp.repeat(pairs.slots[:, None], times, axis=1),
+        times=jnp.tile(jnp.arange(times), (len(pairs.slots), 1)),
+        goals=jnp.repeat(pairs.goals[:, None], times, axis=1),
+        values=targets.values,
+        advantages=advantages,
+        weights=weights,
+        old=by_pair(old),
+        decides=course.decides,
     )
-    return samples, ratios
+    return jax.tree.map(lambda leaf: _by_state(leaf, together), whole), ratios
 
 
 def _of_actions(
     options: PPOOptions,
     course: Course,
     values: Float[Array, "pair state action"],
-    actions: Int[Array, " row"],
+    actions: Int[Array, "pair time"],
     log_ratios: Float[Array, "pair time"],
-    old: Float[Array, "row action"],
+    old: Float[Array, "pair time action"],
     last: Float[Array, "pair action"],
 ) -> Targets:
     """Targets of a critic of actions; the log-probabilities of all actions, at last states too, weigh its values."""
-    count, times = log_ratios.shape
-    logs = jnp.concatenate([old.reshape(count, times, -1), last[:, None]], axis=1)
+    logs = jnp.concatenate([old, last[:, None]], axis=1)
     expected = jnp.sum(jnp.exp(logs) * values, axis=2)
-    taken = jnp.take_along_axis(values[:, :-1], actions.reshape(count, times, 1), axis=2)[:, :, 0]
+    taken = jnp.take_along_axis(values[:, :-1], actions[:, :, None], axis=2)[:, :, 0]
     return action_value_targets(
         log_ratios,
         course.rewards,
@@ -248,6 +274,12 @@ def _of_actions(
 
 SMALLEST_ADVANTAGE = 1e-3
 """Added to the root mean square that advantages are divided by: what is next to nothing is not blown up."""
+
+
+def _by_state(array: Shaped[Array, "pair time *rest"], together: int) -> Shaped[Array, "row *rest"]:
+    """State after state, with pairs of the same episode, so many `together`, side by side."""
+    split = array.reshape(-1, together, *array.shape[1:])
+    return _merge(_merge(split.swapaxes(1, 2)))
 
 
 def _merge(array: Array) -> Array:

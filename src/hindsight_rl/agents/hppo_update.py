@@ -59,7 +59,7 @@ def learn(
 ) -> tuple[Learned, Notes]:
     """All steps on a batch of `episodes`, which is in the buffer: draw pairs, evaluate them, take some steps, again."""
     work = work_of(task, options)
-    steps, minibatch = options.steps_on_a_batch(episodes, work), work.minibatch
+    steps, states = options.steps_on_a_batch(episodes, work), work.minibatch // work.goals
     limit = jnp.inf if options.divergence_limit is None else options.divergence_limit
 
     def draw_goes_on(carry: tuple[Array, Learned, Notes]) -> Array:
@@ -71,7 +71,7 @@ def learn(
         pairs = draw_pairs(task, options, buffer, pair_key)
         old = learned.actor
         samples, ratios = samples_of(task, options, buffer, pairs, Networks(old, learned.target, inputs, pace))
-        order, count = shuffled(samples, order_key)
+        order, count = shuffled(samples, order_key, work.goals)
         share = effective_share(ratios, samples.decides.reshape(ratios.shape))
         notes = _add(notes, effective_sample_size=share, draws=jnp.ones(()))
 
@@ -82,9 +82,10 @@ def learn(
 
         def step(carry: tuple[Array, Learned, Notes]) -> tuple[Array, Learned, Notes]:
             number, learned, notes = carry
-            places = (number * minibatch + jnp.arange(minibatch)) % jnp.maximum(count, 1)
-            rows: Samples = jax.tree.map(lambda leaf: leaf[order[places]], samples)
-            learned, notes = descend(options, inputs, learned, old, buffer, rows, rates, notes)
+            places = (number * states + jnp.arange(states)) % jnp.maximum(count, 1)
+            chosen = (order[places][:, None] * work.goals + jnp.arange(work.goals)[None]).ravel()
+            rows: Samples = jax.tree.map(lambda leaf: leaf[chosen], samples)
+            learned, notes = descend(options, inputs, learned, old, buffer, rows, rates, notes, work.goals)
             return number + 1, learned, notes
 
         _, learned, notes = jax.lax.while_loop(step_goes_on, step, (jnp.int32(0), learned, notes))
@@ -94,10 +95,12 @@ def learn(
     return jax.lax.while_loop(draw_goes_on, draw, (jnp.int32(0), learned, no_notes()))[1:]
 
 
-def shuffled(samples: Samples, key: Key[Array, ""]) -> tuple[Int[Array, " row"], Int[Array, ""]]:
-    """The rows in random order, decisions in front of the padding, and how many decisions there are."""
-    lots = jax.random.uniform(key, samples.decides.shape)
-    return jnp.argsort(jnp.where(samples.decides, lots, 2.0)), jnp.sum(samples.decides)
+def shuffled(samples: Samples, key: Key[Array, ""], together: int = 1) -> tuple[Int[Array, " state"], Int[Array, ""]]:
+    """The states, with so many goals `together`, in random order, those of decisions in front of the padding; and how
+    many those are."""
+    decides = jnp.any(samples.decides.reshape(-1, together), axis=1)
+    lots = jax.random.uniform(key, decides.shape)
+    return jnp.argsort(jnp.where(decides, lots, 2.0)), jnp.sum(decides)
 
 
 def descend(
@@ -109,10 +112,11 @@ def descend(
     rows: Samples,
     rates: Rates,
     notes: Notes,
+    together: int,
 ) -> tuple[Learned, Notes]:
     """One step of both networks on a minibatch of decisions, and of the target critic behind."""
     episodes = buffer.episodes
-    observations, goals = inputs(episodes.observations[rows.slots, rows.times], rows.goals)
+    observations, goals = inputs(episodes.observations[rows.slots[::together], rows.times[::together]], rows.goals)
     actions = episodes.actions[rows.slots, rows.times]
     clock = rows.times / episodes.actions.shape[1]
     count = jnp.maximum(jnp.sum(rows.decides), 1)

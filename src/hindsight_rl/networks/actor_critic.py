@@ -44,13 +44,18 @@ class Inputs(eqx.Module):
         self.interactions = interactions and not pictures and flat_size(shape) == goal_size
 
     def __call__(
-        self, observations: Shaped[Array, "row *features"], goals: Shaped[Array, "row *goal"]
-    ) -> tuple[Shaped[Array, "row *shown"], Float[Array, "row asked"]]:
-        """Rows for the networks: pictures as they are, anything else flat."""
+        self, observations: Shaped[Array, "state *features"], goals: Shaped[Array, "row *goal"]
+    ) -> tuple[Shaped[Array, "_shown *shown"], Float[Array, "row asked"]]:
+        """Rows for the networks: pictures as they are, anything else flat, and a row for each goal.
+
+        With several goals for a state, those come side by side.
+        """
         goals = goals.reshape(goals.shape[0], -1)
         goals = goals if self.goals is None else self.goals(goals)
         if observations.ndim == 4:
             return observations, goals
+        if len(observations) < len(goals):
+            observations = jnp.repeat(observations, len(goals) // len(observations), axis=0)
         rows = observations.reshape(observations.shape[0], -1).astype(goals.dtype)
         rows = rows if self.observations is None else self.observations(rows)
         shown = [rows, rows * goals] if self.interactions else [rows]
@@ -96,10 +101,14 @@ class GoalNetwork(eqx.Module):
         self.network = eqx.tree_at(lambda one: one.weights[-1], network, LAST_LAYER * network.weights[-1])
 
     def __call__(
-        self, observations: Shaped[Array, "row *features"], goals: Float[Array, "row goal"]
+        self, observations: Shaped[Array, "_state *features"], goals: Float[Array, "row goal"]
     ) -> Float[Array, "row output"]:
+        """A row for each goal; with several for a picture, which come side by side, it is encoded once."""
         if self.trunk is not None:
-            return self.network(self.trunk.join(self.trunk.encode(observations), goals))
+            encoded = self.trunk.encode(observations)
+            if len(encoded) < len(goals):
+                encoded = jnp.repeat(encoded, len(goals) // len(encoded), axis=0)
+            return self.network(self.trunk.join(encoded, goals))
         rows = jnp.concatenate([observations, goals], axis=1)
         return self.network(rows) if self.direct is None else self.network(rows) + rows @ self.direct
 
@@ -132,7 +141,7 @@ class Actor(eqx.Module):
             self.head = Normal(first, bounds, bounded_mean=True, smallest_deviation=floor)
 
     def __call__(
-        self, observations: Shaped[Array, "row *features"], goals: Float[Array, "row goal"]
+        self, observations: Shaped[Array, "_state *features"], goals: Float[Array, "row goal"]
     ) -> Float[Array, "row output"]:
         """The head's rows: log-probabilities or, for continuous actions, means."""
         return self.head.rows(self.network(observations, goals))
@@ -181,7 +190,7 @@ class Critic(eqx.Module):
 
     def __call__(
         self,
-        observations: Shaped[Array, "row *features"],
+        observations: Shaped[Array, "_state *features"],
         goals: Float[Array, "row goal"],
         shares: Float[Array, " row"],
     ) -> Float[Array, "row *action"]:
