@@ -1,7 +1,8 @@
 """What each part of hindsight PPO is worth: its defaults beside the same with one choice changed.
 
 Run it with `make results-ablations`, or `python scripts/results_ablations.py ENVIRONMENT ...`. It writes into
-results/hppo/ablations, and goes on where it was stopped. Three seeds each; none of them chose the defaults.
+results/hppo/ablations, and goes on where it was stopped: what stands in ablations.csv there is not run again. Three
+seeds each; none of them chose the defaults.
 """
 
 import csv
@@ -16,6 +17,7 @@ from hindsight_rl.analysis.figures import figure_bytes, new_figure
 from hindsight_rl.records.evaluations import read_evaluations
 
 RUNS, RESULTS = Path("runs/ablations"), Path(__file__).parent.parent / "results" / "hppo" / "ablations"
+TABLE = RESULTS / "ablations.csv"
 SEEDS = "--runs 3 --seed 200"
 
 
@@ -116,11 +118,17 @@ def folder_of(environment: str, change: str) -> Path:
     return RUNS / environment / "".join(letter if letter.isalnum() else "-" for letter in change)
 
 
-def row_of(environment: str, change: str) -> dict[str, object] | None:
-    """Episodes of each seed to the mark, and the best evaluation of each; nothing where it was not run."""
+def kept_rows() -> dict[tuple[str, str], dict[str, object]]:
+    """Those of variants that were run before, by environment and change."""
+    if not TABLE.exists():
+        return {}
+    with TABLE.open(newline="") as file:
+        return {(row["environment"], row["change"]): {**row, "ran": int(row["ran"])} for row in csv.DictReader(file)}
+
+
+def row_of(environment: str, change: str) -> dict[str, object]:
+    """Episodes of each seed to the mark, and the best evaluation of each."""
     table = folder_of(environment, change) / "evaluations.csv"
-    if not (table.parent / "summary.json").exists():
-        return None
     found, place = read_evaluations(table), PLACES[environment]
     values = found.metrics[place.metric]
     there = [np.flatnonzero(run >= place.mark) for run in values]
@@ -137,7 +145,7 @@ def row_of(environment: str, change: str) -> dict[str, object] | None:
 def write(rows: list[dict[str, object]]) -> None:
     """The numbers, as a file and as a table."""
     RESULTS.mkdir(parents=True, exist_ok=True)
-    with (RESULTS / "ablations.csv").open("w", newline="") as file:
+    with TABLE.open("w", newline="") as file:
         writer = csv.DictWriter(file, ["environment", "change", "episodes", "best", "ran"], lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
@@ -189,16 +197,19 @@ def main(environments: list[str]) -> None:
     """Run what is missing, and write what there is after each."""
     if unknown := sorted(set(environments) - PLACES.keys()):
         sys.exit(f"'{unknown[0]}' is none of {', '.join(PLACES)}.")
+    rows = kept_rows()
     for environment in environments or PLACES:
         for change in changes(environment):
+            if (environment, change) in rows:
+                continue
             # A process each: what one compiled is not needed again.
             flags = ["--output", str(folder_of(environment, change)), "--resume"]
             program = [sys.executable, "-m", "hindsight_rl", "train"]
             subprocess.run([*program, *arguments(environment, change), *flags], check=True)
-            found = [row_of(place, one) for place in PLACES for one in changes(place)]
-            rows = [row for row in found if row is not None]
-            write(rows)
-            draw(rows)
+            rows[environment, change] = row_of(environment, change)
+            found = [rows[place, one] for place in PLACES for one in changes(place) if (place, one) in rows]
+            write(found)
+            draw(found)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ class PPOOptions(Options):
     """Decisions in each gradient step, of those that the drawn pairs made. Unless given, as many as 32 episodes that
     last to the horizon have, but no more than 1600; 512 of pictures."""
     goals_together: Count | None = None
-    """Goals under which each drawn episode, and each state of a step, is looked at: 1 unless given; 8 of pictures, whose
+    """Goals under which each drawn episode, and each state of a step, is seen: 1 unless given; 8 of pictures, whose
     convolutions are then worked out once for all of them. Pairs and minibatch are rounded down to multiples of it."""
     kept_episodes: Count = 4096
     """The newest episodes, from which pairs are drawn; the size of a batch draws from the newest batch alone."""
