@@ -157,10 +157,12 @@ def _remark(task: Task, options: PPOOptions, widths: Sequence[int], uniform: flo
     """What was chosen for this environment, in one line."""
     pictures = " of pictures" if task.shows_pictures else ""
     cost = -(options.reward_offset or 0.0)
+    work = work_of(task, options)
     said = [
         f"{options.gradient_steps} gradient steps a batch"
         if options.gradient_steps
-        else f"{work_of(task, options).steps_for_an_episode:g} gradient steps for each episode",
+        else f"{work.steps_for_an_episode:g} gradient steps for each episode",
+        *([f"each state looked at under {work.goals} goals together"] if work.goals > 1 else []),
         f"{slots} episodes{pictures} kept ({_megabytes(task, slots):.2g} MB of each checkpoint)",
         f"layers of {' '.join(map(str, widths))}",
         f"entropy {options.entropy_weight(task.continuous, task.horizon):.2g}",
