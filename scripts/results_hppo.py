@@ -18,10 +18,14 @@ ROOMS = {
     "empty-room": "empty-room --batches 16 --evaluate-every 2",
     "four-rooms": "four-rooms --batches 60 --evaluate-every 5",
 }
+SIMULATED = "--evaluate-every 20 --evaluation-episodes 64 --runs 1"
 ROBOTS = {
     "fetch-reach": "gym:FetchReach-v4 --batches 125 --evaluate-every 3 --evaluation-episodes 64 --runs 5",
     "fetch-push": "fetch-push --batches 135 --evaluate-every 15 --evaluation-episodes 64 --runs 5",
-    "fetch-push-continuous": "gym:FetchPush-v4 --batches 380 --evaluate-every 20 --evaluation-episodes 64 --runs 1",
+    "fetch-push-continuous": f"gym:FetchPush-v4 --batches 380 {SIMULATED}",
+    "fetch-pick-and-place": f"gym:FetchPickAndPlace-v4 --batches 380 {SIMULATED}",
+    "fetch-slide": f"gym:FetchSlide-v4 --batches 380 {SIMULATED}",
+    "ms-pacman": "ms-pacman --batches 240 --evaluate-every 40 --evaluation-episodes 64 --runs 2",
     "maze-medium": "gym:PointMaze_Medium-v3 --batches 20 --evaluate-every 5 --evaluation-episodes 64 --runs 2",
     "maze": "gym:PointMaze_UMaze-v3 --batches 20 --evaluate-every 5 --evaluation-episodes 64 --runs 5",
 }
