@@ -5,6 +5,7 @@ hour or so on one core. Every finished run is saved at once, and none is made tw
 
     python scripts/results_map.py                                    # what is missing, then tables and figure
     python scripts/results_map.py --environments four-rooms --methods hpg
+    python scripts/results_map.py --methods hppo --again             # in place of what is there
     python scripts/results_map.py --no-runs                          # tables and figure from what is there
 """
 
@@ -30,14 +31,16 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", choices=known, default=list(known))
     parser.add_argument("--seeds", type=int, help="only so many of the seeds")
     parser.add_argument("--no-runs", action="store_true", help="train nothing")
+    parser.add_argument("--again", action="store_true", help="replace the runs that are there, as after new defaults")
     arguments = parser.parse_args()
     keep_compiled_programs()
     rows = read_rows(ROWS)
-    done = {row[:3] for row in rows}
+    done = set() if arguments.again else {row[:3] for row in rows}
     for cell in [] if arguments.no_runs else wanted(arguments.environments, arguments.methods, arguments.seeds):
-        if (cell.environment, cell.method, cell.seed) not in done:
+        name = (cell.environment, cell.method, cell.seed)
+        if name not in done:
             found = train(cell)
-            rows = [*read_rows(ROWS), *found]
+            rows = [*(row for row in read_rows(ROWS) if row[:3] != name), *found]
             write_rows(ROWS, rows)
             print(f"{cell.environment}, {cell.method}, seed {cell.seed}: {found[-1][3:]}", flush=True)
     write_report(FOLDER, [*fresh(rows), *committed(RESULTS)])
