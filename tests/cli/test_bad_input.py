@@ -82,6 +82,32 @@ def test_unknown_name_gets_the_nearest_match(refusal: Refusal, arguments: list[s
 
 
 @pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["train", ENVIRONMENT, "--batches", "many"], "--batches must be a whole number, not 'many'."),
+        (["train", ENVIRONMENT, "--batches", "17.5"], "--batches must be a whole number, not '17.5'."),
+        (["train", ENVIRONMENT, "--keep-every", "x"], "--keep-every must be a whole number, not 'x'."),
+        (["train", ENVIRONMENT, "--learning-rate", "low"], "--learning-rate must be a number, not 'low'."),
+        (["train", ENVIRONMENT, "--until-success", "high"], "--until-success must be a number, not 'high'."),
+        (["train", ENVIRONMENT, "--hidden-layers", "wide"], "--hidden-layers cannot be 'wide'."),
+        (["train", ENVIRONMENT, "--minutes"], "--minutes needs a value."),
+        (["zoo", "all"], "Not understood: all."),
+        (["export"], "'hindsight export' needs RUN: A folder that `hindsight train` made, a policy file, or a policy "),
+        (
+            ["study", "run"],
+            "'hindsight study run' needs STUDY: A preset (paper), a TOML file, or the folder of a study",
+        ),
+        ([], "Say which of these is to be done: train, evaluate, "),
+    ],
+)
+def test_what_cannot_be_parsed_is_said_in_the_users_words(refusal: Refusal, arguments: list[str], said: str) -> None:
+    sentence_said = refusal(*arguments)
+    assert sentence_said.startswith(said)
+    assert " See: hindsight " in sentence_said
+    assert sentence_said.endswith(" --help")
+
+
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["evaluate", "run", "--checkpoint", DIGITS], "checkpoint must be last, best or the number of a batch, not '9"),
@@ -120,6 +146,7 @@ def test_toml_that_python_gives_up_on(refusal: Refusal, tmp_path: Path, line: st
         (["--hidden-layers", "16", "0"], "each width in hidden_layers must be a whole number of at least 1, not 0."),
         (["--seed", "-1"], "seed must lie between 0 and 4294967295, not -1."),
         (["--resume"], "--resume needs --output"),
+        (["--keep-every", "3", "--evaluate-every", "2"], "keep_every must be a multiple of evaluate_every (2), not 3."),
     ],
 )
 def test_impossible_setting_is_named(refusal: Refusal, flags: list[str], words: str) -> None:
@@ -250,6 +277,12 @@ def test_missing_checkpoint_is_named(refusal: Refusal, copied: Path, command: st
 @pytest.mark.parametrize("number", ["2", "-1"])
 def test_policy_number_out_of_range(refusal: Refusal, copied: Path, number: str) -> None:
     assert refusal("render", str(copied), "--policy", number) == f"'{copied}' holds the runs 0 to 1, not {number}."
+
+
+@pytest.mark.parametrize(("flag", "ending"), [("--output", ".gif"), ("--video", ".mp4")])
+def test_a_picture_has_the_name_of_what_it_is(refusal: Refusal, copied: Path, flag: str, ending: str) -> None:
+    said = refusal("render", str(copied), flag, "picture.png")
+    assert said == f"'picture.png' must end in {ending}, which is what is written."
 
 
 def test_more_episodes_than_anybody_looks_at(refusal: Refusal, copied: Path) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from hindsight_rl.cli import main
 from hindsight_rl.cli.commands import Check, Diagnose, Environments, Evaluate, Methods, Render, Verify
+from hindsight_rl.cli.main import COMMANDS as ALL_COMMANDS
+from hindsight_rl.cli.main import GROUPS
 from hindsight_rl.cli.policy_commands import Export, Zoo
 from hindsight_rl.cli.train_command import TrainOwn
 from hindsight_rl.core.options import described
@@ -67,6 +69,16 @@ def test_program_lists_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
     text = help_text(capsys)
     for command in COMMANDS:
         assert command in text
+    assert "Train an agent" in text
+    assert "--version" in text
+
+
+@pytest.mark.parametrize("command", [*ALL_COMMANDS, *(f"study {name}" for name in GROUPS["study"])])
+def test_help_says_what_is_required_and_what_is_off(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    text = " ".join(help_text(capsys, *command.split()).replace("│", " ").split())
+    assert "(default: )" not in text
+    assert "(default: False)" not in text
+    assert "What `hindsight" not in text
 
 
 @pytest.mark.parametrize("flag", TRAINING_FLAGS)

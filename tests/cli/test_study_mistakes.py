@@ -41,7 +41,7 @@ def refusal(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyt
     ("arguments", "words"),
     [
         (["rnu", "paper"], "There is no study command 'rnu'. Did you mean 'run'?"),
-        ([], "Expected one of {run, plan, report, export, merge}. See: hindsight study --help"),
+        ([], "Say which of these is to be done: run, plan, report, export, merge. See: hindsight study --help"),
         (["run", "papr"], "Did you mean 'paper'?"),
         (["run", "paper", "--methds", "hpg"], "There is no flag of 'study run' '--methds'. Did you mean '--methods'?"),
         (["run", "paper", "--methods", "hgp"], "There is no method in this study 'hgp'. Did you mean 'hpg'?"),

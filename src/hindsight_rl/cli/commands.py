@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import Positional, arg
 
 from hindsight_rl.agents.options import Ended
-from hindsight_rl.cli.policy_commands import RUN, Checkpoint
+from hindsight_rl.cli.policy_commands import RUN, Checkpoint, Switch
 from hindsight_rl.core.run import EpisodesEnd
 
-Switch = FlagCreatePairsOff[bool]
 RayWorkers = Annotated[str | None, arg(metavar="INT|ray:INT", help_behavior_hint="(default: one for each core)")]
 On = Annotated[str | None, arg(metavar="CLUSTER", help_behavior_hint="(default: this machine)")]
 Workers = Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: one for each core)")]

@@ -64,6 +64,8 @@ def _print_options(title: str, options: Sequence[Option]) -> None:
     table = Table("option", "default", "what it does")
     for one in options:
         shown = " ".join(map(str, one.default)) if isinstance(one.default, tuple) else one.default
+        if isinstance(shown, bool):
+            shown = "yes" if shown else "no"
         table.add_row(one.flag, "" if shown is None else str(shown), one.help)
     PlainConsole().print(table)
 
@@ -84,6 +86,7 @@ def run_check(command: Check) -> None:
 def run_render(command: Render) -> None:
     """Show greedy episodes as text and leave them as an animated GIF."""
     check_episodes(command.episodes, command.seed)
+    _check_endings(command)
     if command.episodes > MOST_EPISODES:
         raise HindsightError(f"Nobody looks at {command.episodes:,} episodes: at most {MOST_EPISODES:,} are shown.")
     with trusting(command.folder, command.trust):
@@ -107,6 +110,13 @@ def run_render(command: Render) -> None:
         repeated = [picture for picture, hold in zip(pictures, holds, strict=True) for _ in range(round(hold / 350))]
         write_atomically(command.video, film(repeated, 1000 / 350))
         PlainConsole().print(f"Film: {command.video}", soft_wrap=True)
+
+
+def _check_endings(command: Render) -> None:
+    """The file that is written is what its name says."""
+    for path, ending in ((command.output, ".gif"), (command.video, ".mp4")):
+        if path is not None and path.suffix.lower() != ending:
+            raise HindsightError(f"'{path}' must end in {ending}, which is what is written.")
 
 
 def _film_or_sentence(task: HostedTask, policy: Acts, episodes: int, seed: int) -> bytes:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from hindsight_rl.cli.commands import Switch
+from hindsight_rl.cli.policy_commands import Switch
 
 Names = Annotated[tuple[str, ...], arg(metavar="NAME [NAME ...]", help_behavior_hint="(default: all)")]
 Below = Annotated[Positional[Path], arg(metavar="[FOLDER]", help_behavior_hint="(default: the current folder)")]
@@ -16,7 +16,9 @@ Below = Annotated[Positional[Path], arg(metavar="[FOLDER]", help_behavior_hint="
 class Compare:
     """Set runs beside each other: a table with intervals, a figure, and the settings that differ."""
 
-    sources: Annotated[Positional[tuple[Path, ...]], arg(metavar="SOURCE [SOURCE ...]")]
+    sources: Annotated[
+        Positional[tuple[Path, ...]], arg(metavar="SOURCE [SOURCE ...]", help_behavior_hint="(required)")
+    ]
     """Run folders, study folders, and tables of `study export`; all but the first are compared with the first."""
     over: Literal["episodes", "steps", "seconds"] = "episodes"
     """What training is measured in: episodes, simulator steps, or seconds."""

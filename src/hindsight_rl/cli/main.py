@@ -2,9 +2,7 @@
 
 import contextlib
 import io
-import itertools
 import os
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import is_dataclass
@@ -14,7 +12,7 @@ from typing import Any, get_type_hints
 import tyro
 
 from hindsight_rl import __version__
-from hindsight_rl.cli import streams
+from hindsight_rl.cli import complaints, streams
 from hindsight_rl.cli.commands import Check, Diagnose, Environments, Evaluate, Gradients, Methods, Render, Verify
 from hindsight_rl.cli.looking_commands import Compare, RunList, Watch
 from hindsight_rl.cli.policy_commands import Export, Zoo
@@ -25,7 +23,8 @@ from hindsight_rl.core.interruption import answer, exit_code, is_interruption, s
 
 DESCRIPTION = """Hindsight policy gradients: learn about every goal an agent passed, whatever it set out for.
 
-Start with: hindsight train bit-flipping-8"""
+Start with: hindsight train bit-flipping-8
+`hindsight COMMAND --help` says what a command takes, `hindsight --version` which version this is."""
 
 COMMANDS: dict[str, Any] = {
     "train": TrainOwn,
@@ -142,15 +141,6 @@ def _parse(arguments: list[str], program: str, commands: dict[str, Any], descrip
     except SystemExit as stop:
         if not stop.code:
             raise
-        # Where the terminal knows only ASCII, the box is made of dashes, and its first line has a rule below it.
-        rules = set("│╭╮╰╯─-| ")
-        lines = ["" if set(line) <= rules else line.strip("│ ") for line in box.getvalue().splitlines()[1:]]
-        gist = " ".join(itertools.takewhile(bool, itertools.dropwhile(lambda line: not line, lines))).rstrip(".")
-        # The choices of a flag that may be left out are listed as a set, in any order and with None.
-        gist = re.sub(r"(?<=Expected one of )\(.*\)", lambda found: _choices(found[0]), gist)
         name = arguments[0] if arguments and arguments[0] in commands else ""
-        raise HindsightError(f"{gist}. See: {' '.join(filter(None, [program, name, '--help']))}") from None
-
-
-def _choices(listed: str) -> str:
-    return ", ".join(sorted(choice for choice in re.findall(r"'(.*?)'", listed) if choice != "None"))
+        said = complaints.sentence(box.getvalue())
+        raise HindsightError(f"{said}. See: {' '.join(filter(None, [program, name, '--help']))}") from None

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+Switch = Annotated[FlagCreatePairsOff[bool], arg(help_behavior_hint="(default: off)")]
 Checkpoint = Annotated[str, arg(metavar="best|last|BATCH")]
 RUN = "A folder that `hindsight train` made, a policy file, or a policy of the zoo, such as zoo:four-rooms."
 
@@ -23,7 +24,7 @@ class Export:
     """What to write; npz is the file that hindsight_rl.load reads."""
     output: Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: export/ in the folder)")] = None
     """Where the files go."""
-    trust: FlagCreatePairsOff[bool] = False
+    trust: Switch = False
     """Import the modules that the folder's settings name, which runs their code."""
 
     def run(self) -> None:
@@ -37,7 +38,7 @@ class Export:
 class Zoo:
     """List the trained policies that come with the package: what they were trained with, and how well they do."""
 
-    json: FlagCreatePairsOff[bool] = False
+    json: Switch = False
     """Print them as JSON, settings included."""
 
     def run(self) -> None:

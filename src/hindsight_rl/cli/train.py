@@ -17,7 +17,7 @@ from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.hosted import HostedTask, check_workers
 from hindsight_rl.experiments.configuration import resolve, to_toml
 from hindsight_rl.experiments.definition import Job, modules_named
-from hindsight_rl.experiments.job import check_folder
+from hindsight_rl.experiments.job import check_folder, check_keep_every
 from hindsight_rl.experiments.paper import paper_result, paper_settings
 from hindsight_rl.records.tensorboard import EventFiles
 from hindsight_rl.running.folder import CURVE, METRICS, finish_folder
@@ -46,6 +46,7 @@ def run_train(command: Any) -> None:
     require_memory(program, job.settings, job.settings.runs)
     folder = command.output or new_folder(_folder_name(job))
     check_folder(job, folder, command.resume)
+    check_keep_every(job, command.keep_every)
     if not command.resume:
         require_memory_to_compile(program, runs_of(job.settings), job.settings.batch_size)
     console = PlainConsole(stderr=True)

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 from tyro.conf import Positional, arg
 
-from hindsight_rl.cli.commands import Check, On, RayWorkers, Switch
+from hindsight_rl.cli.commands import Check, On, RayWorkers
+from hindsight_rl.cli.policy_commands import Switch
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.core.options import Option, described
 from hindsight_rl.core.run import EARLIER_ENDS, RunSettings
@@ -22,7 +23,7 @@ from hindsight_rl.training.settings import DEFAULT_METHOD
 
 @dataclass(frozen=True)
 class TrainOwn:
-    """What `hindsight train` takes beside settings."""
+    """Train an agent into a run folder, which the other commands look at."""
 
     config: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(optional)")] = None
     """Read settings from a TOML file, as --print-config writes it; flags win over it."""

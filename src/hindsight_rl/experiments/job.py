@@ -133,10 +133,7 @@ def run_job(
     the best policy of each run. `workers` play a hosted environment. The `program` is made unless given. A `report`
     that returns True ends the job, which `resume` can go on with.
     """
-    if keep_every is not None and (keep_every < 1 or keep_every % job.settings.evaluate_every):
-        raise HindsightError(
-            f"keep_every must be a multiple of evaluate_every ({job.settings.evaluate_every}), not {keep_every}."
-        )
+    check_keep_every(job, keep_every)
     check_workers([job.environment.task], count_of(workers))
     program = program or make_program(job.environment.task, job.settings)
     with claimed(folder):
@@ -168,6 +165,13 @@ def run_job(
             _save_checkpoint(job, folder / CHECKPOINT, snapshot)
             write_json(folder / SETTINGS, job.to_json())
     return snapshot
+
+
+def check_keep_every(job: Job, keep_every: int | None) -> None:
+    """Refuse batches between kept checkpoints after which there is no evaluation."""
+    every = job.settings.evaluate_every
+    if keep_every is not None and (keep_every < 1 or keep_every % every):
+        raise HindsightError(f"keep_every must be a multiple of evaluate_every ({every}), not {keep_every}.")
 
 
 def check_folder(job: Job, folder: Path, resume: bool) -> None:

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from hindsight_rl.cli.commands import On, Switch, Workers
+from hindsight_rl.cli.commands import On, Workers
+from hindsight_rl.cli.policy_commands import Switch
 
 Some = Annotated[tuple[str, ...], arg(metavar="NAME [NAME ...]", help_behavior_hint="(default: all)")]
 Which = Annotated[Positional[str], arg(metavar="STUDY")]
@@ -124,7 +125,7 @@ class StudyMerge:
 
     folder: Folder
     """The study's folder; a new one is made."""
-    source: Annotated[Positional[tuple[Path, ...]], arg(metavar="SOURCE [SOURCE ...]")]
+    source: Annotated[Positional[tuple[Path, ...]], arg(metavar="SOURCE [SOURCE ...]", help_behavior_hint="(required)")]
     """The folders to take runs from; they stay as they are."""
     environments: Some = ()
     """Only these environments."""
