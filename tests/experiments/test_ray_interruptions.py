@@ -22,6 +22,7 @@ LONGER: dict[str, Any] = {
     "definitive": {**STAGE, "runs": 20, "batches": 2000, "evaluate_every": 20},
 }
 """A short search, and four pieces that take some seconds each."""
+HEAD_GONE = "The head of the Ray cluster is gone; what is finished is kept."
 LISTENING = "0A"
 LOOPBACK = ("0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000")
 
@@ -107,6 +108,10 @@ def begun(folder: Path, compiled_programs: Path, **environment: str) -> subproce
     return subprocess.Popen([*command, "--on", "ray"], stderr=subprocess.PIPE, text=True, env=settings)
 
 
+def heads_below(parent: int) -> list[int]:
+    return [each for each, name in names_below(parent).items() if b"gcs/gcs_server" in name]
+
+
 def test_a_head_that_is_gone_is_a_sentence_and_what_is_finished_is_kept(
     compiled_programs: Path, tmp_path: Path
 ) -> None:
@@ -114,12 +119,52 @@ def test_a_head_that_is_gone_is_a_sentence_and_what_is_finished_is_kept(
     with begun(tmp_path, compiled_programs) as process:
         assert process.stderr is not None
         next(line for line in iter(process.stderr.readline, "") if "4 runs in" in line)
-        (head,) = (each for each, name in names_below(process.pid).items() if b"gcs/gcs_server" in name)
+        (head,) = heads_below(process.pid)
         os.kill(head, signal.SIGKILL)
         rest = process.stderr.read()
     assert process.returncode == 2, rest
-    assert sentence(rest) == "The head of the Ray cluster is gone; what is finished is kept."
+    assert sentence(rest) == HEAD_GONE
     assert len(results_in(tmp_path / "there").runs) >= 4
+
+
+def test_a_head_that_is_gone_while_ray_still_starts_is_a_sentence(compiled_programs: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    with begun(tmp_path, compiled_programs) as process:
+        assert process.stderr is not None
+        # Only once its raylet begins: of a head that ends before anybody has spoken to it, Ray itself says so.
+        while not any(b"raylet/raylet" in name for name in names_below(process.pid).values()):
+            assert process.poll() is None
+        (head,) = heads_below(process.pid)
+        os.kill(head, signal.SIGKILL)
+        rest = process.stderr.read()
+    assert process.returncode == 2, rest
+    assert sentence(rest) == HEAD_GONE
+
+
+WAITING = """
+import time
+from hindsight_rl.experiments.cluster import head
+head.SECONDS_BETWEEN_LOOKS = head.SECONDS_TO_LEAVE = 0.01
+looks = iter([True, True, False, True])
+its = head.Head()
+with head.ending_without(its):
+    time.sleep(0.1)  # not known yet
+    its.is_there = lambda: next(looks, False)
+    while True:
+        time.sleep(1)
+"""
+
+
+def test_who_waits_for_a_head_that_is_gone_is_ended_with_the_sentence() -> None:
+    ended = subprocess.run([sys.executable, "-c", WAITING], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2, ended.stderr
+    assert ended.stderr == f"hindsight: {HEAD_GONE}\n"
+
+
+def test_who_has_left_a_cluster_is_not_ended() -> None:
+    left = WAITING.replace("while True:\n        time.sleep(1)", "its.is_gone") + "time.sleep(1)\nprint('still here')"
+    ended = subprocess.run([sys.executable, "-c", left], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "still here\n")
 
 
 def test_a_piece_whose_worker_was_out_of_memory_is_handed_out_again(compiled_programs: Path, tmp_path: Path) -> None:

@@ -18,11 +18,17 @@ from urllib.parse import urlsplit
 from hindsight_rl.core.cores import cores
 from hindsight_rl.core.errors import HindsightError, gist
 from hindsight_rl.core.interruption import SIGNALS
+from hindsight_rl.experiments.cluster.head import (
+    SECONDS_BETWEEN_LOOKS,
+    SECONDS_TO_ANSWER,
+    Head,
+    answering,
+    ending_without,
+    known_when_started,
+)
 from hindsight_rl.experiments.cluster.placement import Machine
 
 T = TypeVar("T")
-SECONDS_TO_ANSWER = 7.0
-SECONDS_BETWEEN_LOOKS = 2.0
 OBJECT_STORE_BYTES = 512 * 2**20
 """Room for results and checkpoints on their way; Ray would take a third of the memory."""
 CLIENT = "ray://"
@@ -40,23 +46,6 @@ LOCAL = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
 }
 """What Ray reads from the environment when it is imported; what the user has set stays."""
-
-
-class Head:
-    """The process that a cluster cannot do without. Once it is gone, Ray waits a minute, and then ends this process."""
-
-    def __init__(self, host: str, port: int):
-        self._place, self._looked = (host, port), time.monotonic()
-
-    def require(self, now: bool = False) -> None:
-        """Raise a sentence where it is gone; look only now and then, unless something went wrong just now."""
-        if not now and time.monotonic() - self._looked < SECONDS_BETWEEN_LOOKS:
-            return
-        try:
-            socket.create_connection(self._place, SECONDS_TO_ANSWER).close()
-        except OSError as error:
-            raise HindsightError("The head of the Ray cluster is gone; what is finished is kept.") from error
-        self._looked = time.monotonic()
 
 
 @dataclass(frozen=True)
@@ -111,13 +100,6 @@ def _answer(question: Callable[[], T], answer: Future[T]) -> None:
         answer.set_exception(error)
 
 
-def _head(ray: Any, address: str) -> Head | None:
-    if address.startswith(CLIENT):
-        return None
-    host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
-    return Head(host.strip("[]"), int(port))
-
-
 def _machine(held: Mapping[str, float]) -> Machine:
     return Machine(*(int(held.get(name, 0)) for name in ("CPU", "memory", "GPU")))
 
@@ -135,14 +117,15 @@ def connected(address: str, needed_for: str = "--on") -> Iterator[Cluster]:
         address = _answering(address)
         _require_token()
         _require_admission(address)
-    handlers = {each: signal.getsignal(each) for each in SIGNALS}
-    try:
-        _connect(ray, address)
-        _restore(handlers)
-        yield Cluster(ray, address, _head(ray, address))
-    finally:
-        ray.shutdown()
-        _restore(handlers)
+    handlers, head = {each: signal.getsignal(each) for each in SIGNALS}, Head()
+    with ending_without(head):
+        try:
+            _connect(ray, address, head)
+            _restore(handlers)
+            yield Cluster(ray, address, None if address.startswith(CLIENT) else head)
+        finally:
+            ray.shutdown()
+            _restore(handlers)
 
 
 def _imported(needed_for: str) -> Any:
@@ -156,13 +139,17 @@ def _imported(needed_for: str) -> Any:
     return ray
 
 
-def _connect(ray: Any, address: str) -> None:
+def _connect(ray: Any, address: str, head: Head) -> None:
     quiet = {"log_to_driver": False, "logging_level": "critical", "namespace": "hindsight"}
     here = {"num_cpus": cores(), "include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
     try:
         if address == "ray":
-            ray.init(address="local", **here, **quiet)
+            with known_when_started(head, ray):
+                ray.init(address="local", **here, **quiet)
+            head.is_there = head.is_there or answering(*_place(ray.get_runtime_context().gcs_address))
         else:
+            if not address.startswith(CLIENT):
+                head.is_there = answering(*_place(address))
             ray.init(address=address, **quiet)
     except ConnectionError as error:
         raise _not_admitted(address) from error
