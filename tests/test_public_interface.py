@@ -119,7 +119,7 @@ def test_named_and_built_environments_give_the_same_numbers() -> None:
     [
         ({"method": "hgp"}, "Did you mean 'hpg'"),
         ({"learning_rate": float("nan")}, "learning_rate"),
-        ({"batch_siz": 3}, "There is no setting of hppo on bit-flipping-4 'batch_siz'. Did you mean 'batch_size'"),
+        ({"batch_siz": 3}, "There is no setting 'batch_siz' of hppo on bit-flipping-4. Did you mean 'batch_size'"),
         ({"epsilon": 0.1}, "hppo has no option 'epsilon'; dqn, dqn\\+her have it."),
         ({"method": "dqn", "ended": "drop"}, "dqn has no option 'ended'; hpg, hpg\\+b, policy-gradient have it."),
         (

@@ -182,7 +182,7 @@ def test_table_of_the_wrong_form_is_refused() -> None:
         Table("t", (Column("h", "text"),), (("a", "b"),))
     with pytest.raises(HindsightError, match="'t' needs at least one column"):
         Table("t", (), ())
-    with pytest.raises(HindsightError, match=r"no kind of column 'numbr'\. Did you mean 'number'"):
+    with pytest.raises(HindsightError, match=r"no kind 'numbr' of column\. Did you mean 'number'"):
         Column("h", "numbr")  # type: ignore[arg-type]
 
 

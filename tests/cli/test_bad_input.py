@@ -70,9 +70,15 @@ def refusal(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyt
             ["train", ENVIRONMENT, "--method", "dqn+her", "--relabelling", "last"],
             "Expected one of episode, final, future. See: ",
         ),
-        (["train", ENVIRONMENT, "--learning-rat", "1"], "'--learning-rat'. Did you mean '--learning-rate'?"),
-        (["train", ENVIRONMENT, "--batchsize=4"], "'--batchsize'. Did you mean '--batch-size'?"),
-        (["render", "run", "--polici", "1"], "'--polici'. Did you mean '--policy'?"),
+        (
+            ["train", ENVIRONMENT, "--learning-rat", "1"],
+            "'--learning-rat' of hppo on bit-flipping-4. Did you mean '--learning-rate'?",
+        ),
+        (
+            ["train", ENVIRONMENT, "--batchsize=4"],
+            "'--batchsize' of hppo on bit-flipping-4. Did you mean '--batch-size'?",
+        ),
+        (["render", "run", "--polici", "1"], "There is no flag '--polici' of 'render'. Did you mean '--policy'?"),
         (["trian", ENVIRONMENT], "There is no command 'trian'. Did you mean 'train'?"),
         (["environment"], "Did you mean 'environments'?"),
     ],

@@ -157,7 +157,7 @@ def test_list_of_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["nowhere"], "There is no folder 'nowhere'."),
         (["--filter", "state=runing"], "Did you mean 'running'?"),
-        (["--filter", "colour=red"], "There is no field to filter by 'colour'."),
+        (["--filter", "colour=red"], "There is no field 'colour' to filter by."),
         (["--sort", "colour"], "--sort"),
     ],
 )

@@ -302,14 +302,14 @@ def test_check_takes_the_options_of_our_environments_too(capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["pieces:Lime"], "There is no environment in 'pieces' 'Lime'. Did you mean 'Line'?"),
+        (["pieces:Lime"], "There is no environment 'Lime' in 'pieces'. Did you mean 'Line'?"),
         (["no_pieces:Line"], "There is no module 'no_pieces'"),
-        (["pieces:PIECE"], "There is no environment in 'pieces' 'PIECE'."),
+        (["pieces:PIECE"], "There is no environment 'PIECE' in 'pieces'."),
         (["pieces:Line", "--spots", "many"], "--spots"),
-        (["pieces:Line", "--boldness", "0.5"], "There is no setting of hppo on pieces:Line '--boldness'."),
+        (["pieces:Line", "--boldness", "0.5"], "There is no setting '--boldness' of hppo on pieces:Line."),
         (
             ["bit-flipping-3", "--method", "pieces:tabel"],
-            "no method in 'pieces' 'tabel'. Did you mean 'table'?",
+            "no method 'tabel' in 'pieces'. Did you mean 'table'?",
         ),
         (["bit-flipping-3", "--method", "pieces:Line"], "'pieces:Line' is no method"),
         (

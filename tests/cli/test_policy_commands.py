@@ -130,7 +130,7 @@ def test_files_of_goals_that_cannot_be(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_bad_input(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert refused(capsys, "render", "zoo:four-roms").startswith("There is no policy in the zoo 'four-roms'.")
+    assert refused(capsys, "render", "zoo:four-roms").startswith("There is no policy 'four-roms' in the zoo.")
     assert refused(capsys, "export", tmp_path / "none") == f"There is no file or folder '{tmp_path / 'none'}'."
     assert refused(capsys, "export", trained, "--policy", "2") == f"'{trained}' holds the runs 0 to 1, not 2."
     assert "has no checkpoint of batch 7" in refused(capsys, "evaluate", trained, "--checkpoint", "7")

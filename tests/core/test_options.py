@@ -218,7 +218,7 @@ def test_reading_turns_lists_into_tuples() -> None:
 
 def test_reading_refuses_what_is_unknown_or_missing() -> None:
     assert refusal(lambda: Needy.read({"place": "here", "siz": 3}, "the shop")) == (
-        "There is no option of the shop 'siz'. Did you mean 'size'? Known: place, size."
+        "There is no option 'siz' of the shop. Did you mean 'size'? Known: place, size."
     )
     assert refusal(lambda: Needy.read({"size": 3}, "the shop")) == "the shop needs the option place."
     assert refusal(lambda: Needy.read({"place": "here", "size": 0}, "the shop")) == (

@@ -75,7 +75,7 @@ def test_a_module_that_is_not_there(here: Path) -> None:
 
 def test_an_object_that_is_not_in_its_module_gets_the_nearest_match(here: Path) -> None:
     assert refusal(lambda: load_object("things_of_mine:ANSWR", "estimator")) == (
-        "There is no estimator in 'things_of_mine' 'ANSWR'. Did you mean 'ANSWER'? Known: Things, ANSWER."
+        "There is no estimator 'ANSWR' in 'things_of_mine'. Did you mean 'ANSWER'? Known: Things, ANSWER."
     )
     assert refusal(lambda: load_object("things_of_mine:Things.thrid", "estimator")).endswith(" Known: first, second.")
 

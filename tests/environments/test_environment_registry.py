@@ -87,9 +87,9 @@ def test_a_name_unlike_any_other_is_told_all_of_them() -> None:
 
 
 def test_an_unknown_option_is_told_the_nearest() -> None:
-    with pytest.raises(HindsightError, match=r"no option of bit-flipping 'bit'\. Did you mean 'bits'"):
+    with pytest.raises(HindsightError, match=r"no option 'bit' of bit-flipping\. Did you mean 'bits'"):
         make("bit-flipping", bit=8)
-    with pytest.raises(HindsightError, match=r"no option of four-rooms 'bits'.*Known: slip"):
+    with pytest.raises(HindsightError, match=r"no option 'bits' of four-rooms.*Known: slip"):
         make("four-rooms", bits=5)
 
 
@@ -106,5 +106,5 @@ def test_a_grid_needs_a_map() -> None:
 def test_an_option_beside_a_map_is_refused_not_ignored(tmp_path: Path) -> None:
     path = tmp_path / "maze.txt"
     path.write_text("S..\n..#\n")
-    with pytest.raises(HindsightError, match="no option of grid 'slip'"):
+    with pytest.raises(HindsightError, match="no option 'slip' of grid"):
         make(f"grid:{path}", slip=0.5)

@@ -84,5 +84,5 @@ def test_another_word_is_refused(wrong: str) -> None:
 
 
 def test_only_gymnasium_environments_have_a_box_to_find() -> None:
-    with pytest.raises(HindsightError, match=r"There is no option of fetch-push 'goal_box'\. There is none at all\.$"):
+    with pytest.raises(HindsightError, match=r"There is no option 'goal_box' of fetch-push\. There is none at all\.$"):
         specify("fetch-push", goal_box=True)

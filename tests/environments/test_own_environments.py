@@ -113,9 +113,9 @@ def test_gymnasium_options_reach_the_maker_and_other_processes_can_make_it() -> 
         ("Hall", {"cells": "five"}, r"^cells must be a whole number of at least 1, not five\.$"),
         ("Hall", {"cells": 0}, r"^cells must be a whole number of at least 1, not 0\.$"),
         ("Hall", {"side": "lefft"}, r"^There is no side 'lefft'\. Did you mean 'left'\?"),
-        ("Hall", {"cell": 5}, r"^There is no option of environments.own_examples:Hall 'cell'\. Did you mean 'cells'"),
+        ("Hall", {"cell": 5}, r"^There is no option 'cell' of environments.own_examples:Hall\. Did you mean 'cells'"),
         ("make_hall", {}, r"^environments.own_examples:make_hall needs the option cells\.$"),
-        ("HALL", {"cells": 5}, r"no option of environments.own_examples:HALL 'cells'\. There is none at all\.$"),
+        ("HALL", {"cells": 5}, r"no option 'cells' of environments.own_examples:HALL\. There is none at all\.$"),
         ("Hall", {"cells": 13}, r"^The environment '.*:Hall' cannot be made: ArithmeticError: no corridor\.$"),
         ("Hall", {"cells": 14}, r"^Fourteen cells are one too many\.$"),
         ("Unfinished", {}, r"'.*:Unfinished' cannot be made: TypeError: Can't instantiate abstract class"),
@@ -125,7 +125,7 @@ def test_gymnasium_options_reach_the_maker_and_other_processes_can_make_it() -> 
         ("make_lie", {}, r"^'.*:make_lie' made an object of the type list, but an environment is"),
         ("make_task_untold", {"goal_box": True}, r"makes a task, which takes no goal_box: only Gymnasium environments"),
         ("MADE_LINE", {}, r"^The environment 'Line' sets no limit of steps: give a horizon"),
-        ("Hal", {}, r"^There is no environment in 'environments.own_examples' 'Hal'\. Did you mean 'Hall'\?"),
+        ("Hal", {}, r"^There is no environment 'Hal' in 'environments.own_examples'\. Did you mean 'Hall'\?"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(name: str, options: dict[str, Any], sentence: str) -> None:

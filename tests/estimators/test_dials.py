@@ -92,7 +92,7 @@ def test_every_step_of_the_ladder_is_found_by_its_name() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("truncated,roh=1", "no dial of truncated corrections 'roh'. Did you mean 'rho'"),
+        ("truncated,roh=1", "no dial 'roh' of truncated corrections. Did you mean 'rho'"),
         ("truncated,rho=much", "rho must be a number, not 'much'"),
         ("truncated,rho=0", "rho must be above zero, not 0"),
         ("truncated,lambda=2", "lambda must be a number from 0 to 1, not 2"),

@@ -30,7 +30,7 @@ HOLE = np.array([[True, False, True, False], [True] * 4, [False] * 4])
         (lambda: estimators.weighted_baseline(LOGS, REWARDS[0], HALVES, TAKEN), "baselines must have the axes"),
         (lambda: estimators.weighted_per_decision(LOGS, REWARDS, HALVES, HOLE), "taken has a hole: episode 0"),
         (lambda: estimators.normalised_ratios(LOGS, TAKEN[:, :2]), "taken has 2 along 'time'"),
-        (lambda: estimators.normalised_ratios(LOGS, TAKEN, "drp"), "no choice of ended 'drp'. Did you mean 'drop'"),
+        (lambda: estimators.normalised_ratios(LOGS, TAKEN, "drp"), "no choice 'drp' of ended. Did you mean 'drop'"),
         (lambda: estimators.cumulative_log_ratios(-LOGS, LOGS[0], TAKEN), "log_probabilities must hold logarithms"),
         (lambda: estimators.cumulative_log_ratios(LOGS, LOGS[0] + 1, TAKEN), "behaviour must hold logarithms"),
         (lambda: estimators.cumulative_log_ratios(LOGS * np.nan, LOGS[0], TAKEN), "not-a-number is above zero"),

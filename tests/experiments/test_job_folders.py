@@ -165,7 +165,7 @@ def test_other_json_is_no_job(content: Any) -> None:
 @pytest.mark.parametrize(
     ("part", "changes", "words"),
     [
-        ("run", {"warmth": 3}, "There is no setting of hpg 'warmth'. Did you mean 'batches'? Known: batch_size, "),
+        ("run", {"warmth": 3}, "There is no setting 'warmth' of hpg. Did you mean 'batches'? Known: batch_size, "),
         ("run", {"batches": 0}, "batches must be a whole number of at least 1, not 0."),
         ("options", {"epsilon": 0.1}, "The method hpg has no option 'epsilon'; dqn, dqn+her have it."),
         ("options", {"hidden_layers": 3}, "hidden_layers must be a sequence of widths, not 3."),

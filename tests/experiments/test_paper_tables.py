@@ -210,9 +210,18 @@ def test_adapted_evaluations_always_fit() -> None:
         assert every <= max(1, batches // 100)
 
 
+@pytest.mark.parametrize("batches", [10**12, 10**20, 999_999_999_989, 2**61 - 1])
+def test_evaluations_of_more_batches_than_could_be_counted_are_spaced_too(batches: int) -> None:
+    """Two powers of ten, and two primes: to try every number up to a hundredth of these would take for ever."""
+    for every in (about_a_hundredth(batches), spaced(batches, 10**9)):
+        assert batches % every == 0
+    assert about_a_hundredth(10**12) == 10**10
+    assert spaced(10**12, 10**9) == 10**9
+
+
 @pytest.mark.parametrize("settings", [complete, resolve])
 def test_unknown_setting_is_named(settings: Callable[[str, dict[str, Any]], Any]) -> None:
-    with pytest.raises(HindsightError, match=r"'bach_size'\. Did you mean 'batch_size'\?"):
+    with pytest.raises(HindsightError, match=r"'bach_size' of .*\. Did you mean 'batch_size'\?"):
         settings("bit-flipping-8", {"bach_size": 2})
 
 

@@ -207,7 +207,7 @@ def test_policies_load_without_their_environment(tmp_path: Path) -> None:
     ("name", "sentence"),
     [
         ("nowhere", "There is no file"),
-        ("zoo:four-roms", "There is no policy in the zoo 'four-roms'. Did you mean 'four-rooms'?"),
+        ("zoo:four-roms", "There is no policy 'four-roms' in the zoo. Did you mean 'four-rooms'?"),
         ("policy.onnx", "is for onnxruntime to read; load the policy.npz beside it."),
     ],
 )

@@ -180,9 +180,9 @@ def test_no_limit_on_active_goals_is_written_as_zero() -> None:
     ("changes", "words"),
     [
         ({"method": ["hpg"]}, "There is no setting 'method'. Did you mean 'methods'?"),
-        ({"search": {**STAGE, "run": 3}}, "There is no setting of [search] 'run'. Did you mean 'runs'?"),
-        ({"definitive": {"batchs": 3}}, "There is no setting of [definitive] 'batchs'. Did you mean 'batches'?"),
-        ({"definitive": {"strategy": "grid"}}, "There is no setting of [definitive] 'strategy'."),
+        ({"search": {**STAGE, "run": 3}}, "There is no setting 'run' of [search]. Did you mean 'runs'?"),
+        ({"definitive": {"batchs": 3}}, "There is no setting 'batchs' of [definitive]. Did you mean 'batches'?"),
+        ({"definitive": {"strategy": "grid"}}, "There is no setting 'strategy' of [definitive]."),
         ({"methods": ["hgp"]}, "There is no method 'hgp'. Did you mean 'hpg'?"),
         ({"environments": ["bit-fliping-4"]}, "Did you mean 'bit-flipping'?"),
         ({"search": {"strategy": "halfing"}}, "There is no search strategy 'halfing'. Did you mean 'halving'?"),
@@ -199,10 +199,10 @@ def test_unknown_names_get_the_nearest_match(changes: dict[str, Any], words: str
 @pytest.mark.parametrize(
     ("override", "words"),
     [
-        ("learning_rat = [1]", "There is no setting of an override 'learning_rat'. Did you mean 'learning_rate'?"),
-        ("seed = 3", "There is no setting of an override 'seed'."),
+        ("learning_rat = [1]", "There is no setting 'learning_rat' of an override. Did you mean 'learning_rate'?"),
+        ("seed = 3", "There is no setting 'seed' of an override."),
         ('methods = ["hgp"]', "Did you mean 'hpg'?"),
-        ("[override.search]\nbatch = 3", "There is no setting of [search] 'batch'. Did you mean 'batches'?"),
+        ("[override.search]\nbatch = 3", "There is no setting 'batch' of [search]. Did you mean 'batches'?"),
         ("search = 3", "search must be a table: [search]."),
         ("batch_sizes = []", "batch_sizes must be a list with at least one entry, not []."),
     ],

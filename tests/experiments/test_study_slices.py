@@ -28,11 +28,14 @@ def test_a_slice_may_have_another_search_and_other_numbers_of_runs() -> None:
 @pytest.mark.parametrize(
     ("choice", "words"),
     [
-        ({"methods": ["hgp"]}, "There is no method in this study 'hgp'. Did you mean 'hpg'? Known: hpg, gcpg+b."),
+        ({"methods": ["hgp"]}, "There is no method 'hgp' in this study. Did you mean 'hpg'? Known: hpg, gcpg+b."),
         ({"methods": ["gcpg"]}, "Did you mean 'gcpg+b'?"),
-        ({"environments": ["bit-flipping-8"]}, "in this study 'bit-flipping-8'. Did you mean 'bit-flipping-4'?"),
+        (
+            {"environments": ["bit-flipping-8"]},
+            "There is no environment 'bit-flipping-8' in this study. Did you mean 'bit-flipping-4'?",
+        ),
         ({"environments": ["bit-fliping-4"]}, "Did you mean 'bit-flipping'?"),
-        ({"batch_sizes": [80]}, "There is no batch size in this study '80'. Did you mean '8'? Known: 8."),
+        ({"batch_sizes": [80]}, "There is no batch size '80' in this study. Did you mean '8'? Known: 8."),
         ({"strategy": "half"}, "There is no search 'half'. Did you mean 'halving'?"),
         ({"runs": 0}, "runs must be a whole number of at least 1, not 0."),
         ({"search_runs": 0}, "runs must be a whole number of at least 1, not 0."),

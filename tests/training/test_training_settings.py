@@ -79,7 +79,7 @@ def test_what_another_method_has_is_refused_with_its_name() -> None:
 
 def test_what_no_method_has_gets_the_nearest_match() -> None:
     message = refusal(method="dqn", epsilom=0.1)
-    assert message.startswith("There is no setting of dqn 'epsilom'. Did you mean 'epsilon'? Known: batch_size, ")
+    assert message.startswith("There is no setting 'epsilom' of dqn. Did you mean 'epsilon'? Known: batch_size, ")
     assert "episode_limit" not in message
 
 

@@ -18,12 +18,16 @@ class HindsightError(ValueError):
 
 
 def unknown(kind: str, name: str, options: Iterable[str]) -> HindsightError:
-    """The error for a name that is not registered, with the nearest match first."""
+    """The error for a name that is not registered, with the nearest match first.
+
+    A `kind` may say where the name was looked for: "setting of hppo".
+    """
     options = list(options)
+    kind, *where = re.split(r"(?= of | in | to )", kind, maxsplit=1)
     nearest = _initials(name, options) or get_close_matches(name, options, n=1, cutoff=0.4)
     hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
     known = f"Known: {', '.join(options)}." if options else "There is none at all."
-    return HindsightError(f"There is no {kind} '{name}'.{hint} {known}")
+    return HindsightError(f"There is no {kind} '{name}'{''.join(where)}.{hint} {known}")
 
 
 def _initials(name: str, options: Iterable[str]) -> list[str]:
