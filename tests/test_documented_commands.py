@@ -1,16 +1,22 @@
-"""Every command that a page shows in a line of its own is run, in the order of the page, with tiny settings: slow."""
+"""Every command that a page shows in a line of its own is run, in the order of the page, with tiny settings: slow.
 
+So is every study file.
+"""
+
+import json
 import re
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from test_documents import OWN, PAGES, ROOT, name
+from test_documents import OWN, PAGES, ROOT, blocks, name
 
 from hindsight_rl.cli import main
 
@@ -105,3 +111,40 @@ def test_the_commands_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pyt
             watch(words)
         else:
             main(words)  # a refusal would be a SystemExit
+
+
+STAGE = {"runs": 2, "batches": 2, "evaluate_every": 1, "evaluation_episodes": 2}
+
+
+def toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key} = {toml(part)}' for key, part in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(toml, value))}]"
+    return json.dumps(value)
+
+
+def small_study(text: str) -> str:
+    """The study with tiny budgets and networks; what it compares, searches and leaves out stays."""
+    study = tomllib.loads(text)
+    for stage in ("search", "definitive"):
+        study[stage] = {**study.get(stage, {}), **STAGE}
+        for override in study.get("override", []):
+            if stage in override:
+                override[stage] |= {key: value for key, value in STAGE.items() if key in override[stage]}
+    study["hidden_layers"] = [4]
+    return "\n".join(f"{key} = {toml(value)}" for key, value in study.items())
+
+
+@pytest.mark.parametrize("text", [block for block in blocks("toml") if "entry-points" not in block.values[0]])
+def test_a_documented_study_runs(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    (tmp_path / "mine.toml").write_text(small_study(text))
+    main(["study", "run", "mine.toml", "--json"])
+    cells = json.loads(capsys.readouterr().out)["cells"]
+    assert len({cell["method"] for cell in cells}) == 2
+    assert all(cell["runs"] == 2 and not cell["failed_runs"] for cell in cells)

@@ -1,9 +1,11 @@
 """What the documents say is tried: study files and snippets are run, and every command is one that the program has."""
 
+import importlib.util
 import json
 import re
 import runpy
 import shlex
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ from hindsight_rl.cli.main import COMMANDS, GROUPS, _flags
 from hindsight_rl.cli.train_command import train_class
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / f"{page}.md" for page in ("README", "CONTRIBUTING", "SECURITY", "results/README")]
+PAGES += sorted((ROOT / "docs").rglob("*.md"))
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 OWN = ("my_module", "your_module", "MyEnvironment", "my_package")
 """Names that stand for something of the reader's."""
@@ -82,6 +85,28 @@ def test_a_documented_command_has_its_flags(line: str, monkeypatch: pytest.Monke
     flags = [word.partition("=")[0] for word in words if word.startswith("--")]
     if words[0] != "train" or not placeholders:
         assert set(flags) <= {"--help", *_flags(command)}
+
+
+def test_what_else_is_documented_is_there() -> None:
+    """Targets of make, programs, modules and extras; what is run by hand, and what other tests run."""
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    seen = 0
+    for page in PAGES:
+        text = re.sub(BLOCK, "", page.read_text()).replace("\\\n", " ")
+        lines = re.findall(r"^    ((?:make|python|pip) .*)$", text, re.MULTILINE)
+        for line in [*lines, *re.findall(r"`((?:make|python|pip) [^`]+)`", text)]:
+            program, *words = shlex.split(line, comments=True)
+            if program == "make":
+                assert words[0] in targets, f"{name(page)}: {line}"
+            elif program == "pip":
+                assert set(re.findall(r"hindsight-rl\[(\w+)\]", line)) <= set(extras), f"{name(page)}: {line}"
+            elif words[0] == "-m":
+                assert importlib.util.find_spec(words[1]), f"{name(page)}: {line}"
+            elif words[0] != "-c":
+                assert (ROOT / words[0]).is_file(), f"{name(page)}: {line}"
+            seen += 1
+    assert seen > 20
 
 
 @pytest.mark.parametrize("text", blocks("toml"))
