@@ -1,7 +1,7 @@
 """Objects named as `module:name`, and those that installed packages announce."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -10,6 +10,9 @@ from small_results import refusal
 
 from hindsight_rl.core import plugins
 from hindsight_rl.core.plugins import installed, is_reference, load_installed, load_object, require_free
+from hindsight_rl.environments.registry import find_entry
+from hindsight_rl.estimators.table import find_estimator
+from hindsight_rl.methods.registry import find_method
 
 MODULE = """
 class Things:
@@ -78,6 +81,16 @@ def test_an_object_that_is_not_in_its_module_gets_the_nearest_match(here: Path) 
         "There is no estimator 'ANSWR' in 'things_of_mine'. Did you mean 'ANSWER'? Known: Things, ANSWER."
     )
     assert refusal(lambda: load_object("things_of_mine:Things.thrid", "estimator")).endswith(" Known: first, second.")
+
+
+@pytest.mark.parametrize("name", ["things_of_mine", "things_of_mine.py", "./things_of_mine.py"])
+@pytest.mark.parametrize(
+    ("find", "kind"), [(find_entry, "environment"), (find_method, "method"), (find_estimator, "estimator")]
+)
+def test_a_module_without_a_name_in_it(here: Path, find: Callable[[str], object], kind: str, name: str) -> None:
+    assert refusal(lambda: find(name)) == (
+        f"The {kind} '{name}' names a file: write things_of_mine:NAME, as Python imports it."
+    )
 
 
 @pytest.mark.parametrize(

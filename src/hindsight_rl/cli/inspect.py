@@ -73,7 +73,7 @@ def _print_options(title: str, options: Sequence[Option]) -> None:
 def run_check(command: Check) -> None:
     """Check an environment, with a line for each check."""
     findings = list(check_environment(specify(command.environment, **command.options).task, command.seed))
-    table = Table("check", "", "what is wrong", title=f"The contract of {command.environment}")
+    table = Table("check", "", "what was found", title=f"The contract of {command.environment}")
     for finding in findings:
         table.add_row(finding.check, "ok" if finding.passed else "FAILS", finding.sentence)
     PlainConsole().print(table)

@@ -33,7 +33,8 @@ def run_watch(command: Watch) -> None:
 
 def _tell(command: Watch, address: str, found: int) -> None:
     console = PlainConsole()
-    console.print(f"Watching {found} runs and studies below {command.folder}; Ctrl-C ends this.", soft_wrap=True)
+    what = "1 run or study" if found == 1 else f"{found:,} runs and studies"
+    console.print(f"Watching {what} below {command.folder}; Ctrl-C ends this.", soft_wrap=True)
     console.print(address, soft_wrap=True)
     console.file.flush()
     if command.open:

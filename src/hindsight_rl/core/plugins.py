@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any
 
 from hindsight_rl.core.errors import HindsightError, gist, unknown
@@ -43,11 +44,12 @@ def is_reference(name: str) -> bool:
 
 
 def refuse_path(name: str, kind: str) -> None:
-    """A file's path where a module's name belongs: say how Python would import it."""
-    path, _, attribute = name.rpartition(":")
-    if path.endswith(".py"):
+    """A file where `module:name` belongs, or a module alone: say how Python would import it."""
+    path, _, attribute = name.partition(":")
+    if path.endswith(".py") or (path == name and path.isidentifier() and Path(f"{path}.py").is_file()):
         module = re.sub(r"[/\\]+", ".", path.removesuffix(".py").removeprefix("./")).strip(".")
-        raise HindsightError(f"The {kind} '{name}' names a file: write {module}:{attribute}, as Python imports it.")
+        wanted = f"write {module}:{attribute or 'NAME'}, as Python imports it"
+        raise HindsightError(f"The {kind} '{name}' names a file: {wanted}.")
 
 
 def load_object(reference: str, kind: str) -> Any:

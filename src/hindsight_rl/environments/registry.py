@@ -105,9 +105,9 @@ def find_entry(name: str) -> Entry:
         return ENVIRONMENTS[name]
     if is_reference(name):
         return _entry_of(load_object(name, "environment"), name)
-    refuse_path(name, "environment")
     announced = _announced()
     if name not in announced:
+        refuse_path(name, "environment")
         raise unknown("environment", name, [*ENVIRONMENTS, *announced])
     return _entry_of(load_installed(GROUP, name, "environment"), name)
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from jaxtyping import Array, Bool, Float
 
 from hindsight_rl.core.errors import HindsightError, unknown
-from hindsight_rl.core.plugins import is_reference, load_object
+from hindsight_rl.core.plugins import is_reference, load_object, refuse_path
 from hindsight_rl.estimators.dials import TRUNCATED, Dials, parse_dials, truncated_coefficients
 from hindsight_rl.estimators.hindsight import (
     every_decision,
@@ -179,6 +179,7 @@ def find_estimator(name: str) -> Estimator:
         return truncated(parse_dials(name))
     if not is_reference(name):
         if name not in ESTIMATORS:
+            refuse_path(name, "estimator")
             raise unknown("estimator", name, (*ESTIMATORS, TRUNCATED))
         return ESTIMATORS[name]
     found = load_object(name, "estimator")

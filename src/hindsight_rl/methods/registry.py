@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from hindsight_rl.core.errors import unknown
 from hindsight_rl.core.options import names_of
-from hindsight_rl.core.plugins import installed, is_reference, load_installed, load_object, require_free
+from hindsight_rl.core.plugins import installed, is_reference, load_installed, load_object, refuse_path, require_free
 from hindsight_rl.core.run import RunSettings
 from hindsight_rl.methods import policy_gradients, ppo, replay
 from hindsight_rl.methods.interface import Method, check_method
@@ -38,6 +38,7 @@ def find_method(name: str) -> Method:
     elif name in installed(GROUP):
         found = load_installed(GROUP, name, "method")
     else:
+        refuse_path(name, "method")
         raise unknown("method", name, [*METHODS, *installed(GROUP)])
     return check_method(name, found, ("method", *names_of(RunSettings)))
 
