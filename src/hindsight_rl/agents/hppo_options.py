@@ -7,7 +7,11 @@ from typing import Annotated, Literal, NamedTuple
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.core.options import Amount, Count, Number, Options, PositiveShare, Rate, Rule, Share, Widths
 
+MOST_COUNTED, MOST_WAVES = 2**31 - 1, 24
+"""As far as compiled programs count; and the halvings of a wavelength that 32 bits of a number can tell apart."""
+Size = Annotated[Count, Rule(f"at most {MOST_COUNTED}", lambda value: value <= MOST_COUNTED)]
 Whole = Annotated[int, Rule("a whole number of at least 0", lambda value: value >= 0)]
+Waves = Annotated[Whole, Rule(f"at most {MOST_WAVES}", lambda value: value <= MOST_WAVES)]
 
 STEPS_FOR_AN_EPISODE = 5.0
 """The fewest; more where there are many actions or states."""
@@ -17,6 +21,8 @@ FEW_NUMBERS = 8
 """Up to so many numbers of observation and goal together are shown as waves too, and to smaller networks."""
 MOST_DECISIONS = 1600
 GOALS_OF_A_PICTURE = 8
+CANDIDATES = 4
+"""Achieved goals that are drawn for each one wanted: most may say nothing, as where a robot rarely moves its block."""
 
 
 class Work(NamedTuple):
@@ -42,21 +48,21 @@ class PPOOptions(Options):
     hidden_layers: Widths | None = (128, 128)
     """Width of each hidden layer of the networks. If none are given for a simulator, three of 256; but two of 128 where
     observation and goal have at most 8 numbers together."""
-    gradient_steps: Count | None = None
+    gradient_steps: Size | None = None
     """Steps on each batch. Unless given, for each of its episodes 5, or one for 20 actions of its horizon, or three for
     8 actions that there are to choose from, whichever is most: a decision says something about one action only. One for
     each episode of pictures, which cost more."""
-    steps_per_draw: Count = 10
+    steps_per_draw: Size = 10
     """Steps after which pairs of episode and goal are drawn anew, and their targets computed."""
-    pairs: Count | None = None
+    pairs: Size | None = None
     """Pairs of episode and goal in each draw; 256 unless given."""
-    minibatch: Count | None = None
+    minibatch: Size | None = None
     """Decisions in each gradient step, of those that the drawn pairs made. Unless given, as many as 32 episodes that
     last to the horizon have, but no more than 1600; 512 of pictures."""
-    goals_together: Count | None = None
+    goals_together: Size | None = None
     """Goals under which each drawn episode, and each state of a step, is seen: 1 unless given; 8 of pictures, whose
     convolutions are then worked out once for all of them. Pairs and minibatch are rounded down to multiples of it."""
-    kept_episodes: Count = 4096
+    kept_episodes: Size = 4096
     """The newest episodes, from which pairs are drawn; the size of a batch draws from the newest batch alone."""
     critic: Literal["states", "actions"] = "states"
     """What the critic values: states, corrected as in V-trace, or the actions in them, as in Retrace. The latter takes
@@ -87,7 +93,7 @@ class PPOOptions(Options):
     """Show the networks observations and goals with mean 0 and deviation 1, by running statistics."""
     interactions: bool = True
     """Show the networks the product of observation and goal as well, where they have the same size."""
-    waves: Whole | None = None
+    waves: Waves | None = None
     """Sines and cosines of each number that the networks are shown as well, with wavelengths from 4 deviations down by
     halves; 3 unless given where observation and goal have at most 8 numbers together, otherwise none."""
     reward_offset: Number | None = None
@@ -104,16 +110,26 @@ class PPOOptions(Options):
 
     def work(self, actions: int, horizon: int, pictures: bool = False) -> Work:
         """What a batch is worth, where there are so many actions to choose from (0 if they are vectors)."""
-        goals = self.goals_together or (GOALS_OF_A_PICTURE if pictures else 1)
-        steps, minibatch = 1.0, 512
+        steps, minibatch = 1.0, self.minibatch or 512
         if not pictures:
             steps = max(STEPS_FOR_AN_EPISODE, STEPS_FOR_AN_ACTION * actions, (horizon - 1) / DECISIONS_FOR_A_STEP)
-            minibatch = min(32 * (horizon - 1), MOST_DECISIONS)
+            minibatch = self.minibatch or min(32 * (horizon - 1), MOST_DECISIONS)
+        pairs = self.pairs or 256
+        goals = self.goals_together or (GOALS_OF_A_PICTURE if pictures else 1)
+        if self.goals_together and goals > min(pairs, minibatch):
+            raise HindsightError(
+                f"goals_together must be at most the pairs ({pairs}) and the minibatch ({minibatch}), not {goals}."
+            )
+        if pairs > (most := MOST_COUNTED // (CANDIDATES * horizon)):
+            raise HindsightError(
+                f"pairs must be at most {most} where episodes have {horizon - 1} actions, not {pairs}: compiled "
+                "programs count no further."
+            )
 
         def divided(count: int) -> int:
             return max(count // goals, 1) * goals
 
-        return Work(steps, divided(self.pairs or 256), divided(self.minibatch or minibatch), goals)
+        return Work(steps, divided(pairs), divided(minibatch), goals)
 
     def steps_on_a_batch(self, episodes: int, work: Work) -> int:
         """Gradient steps on so many new episodes."""

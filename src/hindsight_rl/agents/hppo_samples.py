@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
 from hindsight_rl.agents.episode_buffer import EpisodeBuffer, draw_slots
-from hindsight_rl.agents.hppo_options import HPPOOptions, PPOOptions, Work
+from hindsight_rl.agents.hppo_options import CANDIDATES, HPPOOptions, PPOOptions, Work
 from hindsight_rl.core.episodes import Episodes
 from hindsight_rl.environments.interface import Task
 from hindsight_rl.estimators.off_policy import (
@@ -60,10 +60,6 @@ class Samples(NamedTuple):
     """The distributions of actions when the pairs were drawn."""
     decides: Bool[Array, " row"]
     """Rows that are no decisions are padding."""
-
-
-CANDIDATES = 4
-"""Achieved goals that are drawn for each one wanted: most may say nothing, as where a robot rarely moves its block."""
 
 
 def work_of(task: Task, options: PPOOptions) -> Work:

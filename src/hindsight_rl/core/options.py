@@ -8,7 +8,7 @@ import ast
 import inspect
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache
 from types import NoneType, UnionType
@@ -151,7 +151,7 @@ def _default(one: Field[Any]) -> tuple[Any, bool]:
 
 
 def _check(name: str, value: Any, kind: Any) -> None:
-    rules: Iterable[Rule] = ()
+    rules: Sequence[Rule] = ()
     if get_origin(kind) is Annotated:
         rules = [one for one in get_args(kind)[1:] if isinstance(one, Rule)]
         kind = get_args(kind)[0]
@@ -169,12 +169,11 @@ def _check(name: str, value: Any, kind: Any) -> None:
     sentence, fits = _PLAIN.get(kind, ("", lambda value: True))
     if get_origin(kind) is tuple:
         sentence, fits = "a sequence", lambda value: isinstance(value, tuple)
-    each = "value"
-    for rule in rules:
-        sentence, each = rule.sentence, rule.each
-    if not fits(value) or not all(rule.holds(value) for rule in rules):
-        raise HindsightError(f"{name} must be {sentence}, not {value}.")
+    broken = [rule for rule in rules if not fits(value) or not rule.holds(value)]
+    if broken or not fits(value):
+        raise HindsightError(f"{name} must be {broken[0].sentence if broken else sentence}, not {value}.")
     if get_origin(kind) is tuple:
+        each = rules[-1].each if rules else "value"
         for item in value:
             _check(f"each {each} in {name}", item, get_args(kind)[0])
 
