@@ -57,6 +57,14 @@ def test_curve_without_runs_has_the_planned_evaluations() -> None:
         assert np.isnan([found.curve.mean, found.curve.low, found.curve.high]).all()
 
 
+def test_a_plan_of_more_evaluations_than_memory_could_list_is_refused() -> None:
+    plan = STUDY.plans[HPG]
+    endless = {**plan, "definitive": {**plan["definitive"], "batches": 10**15, "evaluate_every": 1}}
+    results = replace(STUDY, plans={HPG: endless}, runs=[])
+    with pytest.raises(HindsightError, match="is planned to have 1,000,000,000,000,001 evaluations"):
+        learning_curves(results)
+
+
 def test_curve_of_runs_with_different_evaluations_is_refused() -> None:
     with pytest.raises(HindsightError, match="bit-flipping-8-batch2-hpg were not evaluated after the same batches"):
         learning_curves(with_runs([definitive_run(HPG, 0, [1.0, 2.0]), definitive_run(HPG, 1, [1.0, 2.0, 3.0])]))

@@ -67,6 +67,14 @@ def run_of(cell: Cell, batches: int, seconds: float) -> FinishedRun:
     return FinishedRun(cell, RunKey(DEFINITIVE, (("learning_rate", 0.1),), 0), {}, points, points, metrics, seconds)
 
 
+def test_work_is_counted_however_many_batches_are_asked_for() -> None:
+    plan = small_plan()
+    endless = replace(plan, definitive=replace(plan.definitive, batches=10**15, evaluate_every=1))
+    more = work_ahead(endless, {}).evaluations - work_ahead(plan, {}).evaluations
+    each = plan.definitive.batches // plan.definitive.evaluate_every
+    assert more == plan.definitive.runs * (10**15 - each)
+
+
 def test_observed_speed_is_seconds_for_each_update() -> None:
     empty = np.zeros(0, np.int64)
     raised = replace(run_of(CELL, 10, 9.0), batches=empty, episodes=empty)

@@ -31,6 +31,11 @@ def test_learning_rate_is_finite_and_above_zero(name: str, value: float) -> None
     assert refusal(method="hpg+b", **{name: value}) == f"{name} must be a finite number above zero, not {value}."
 
 
+@pytest.mark.parametrize("runs", [2**32 + 1, 10**20])
+def test_more_runs_than_seeds_are_refused(runs: int) -> None:
+    assert refusal(runs=runs) == f"runs must be at most {2**32}, each with a seed of its own, not {runs}."
+
+
 def test_evaluations_fit_the_batches() -> None:
     assert Settings(batches=20, evaluate_every=7).evaluation_batches == [0, 7, 14, 20]
     assert Settings(batches=100, evaluate_every=200).evaluation_batches == [0, 100]

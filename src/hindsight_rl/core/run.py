@@ -34,6 +34,8 @@ class RunSettings(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.runs > 2**32:
+            raise HindsightError(f"runs must be at most {2**32}, each with a seed of its own, not {self.runs}.")
         if self.seed < 0 or self.seed + self.runs > 2**32:
             raise HindsightError(f"seed must lie between 0 and {2**32 - self.runs}, not {self.seed}.")
 
@@ -59,6 +61,15 @@ def evaluation_batches(batches: int, every: int) -> list[int]:
     [0, 4, 8, 10]
     """
     return [*range(0, batches, every), batches]
+
+
+def evaluation_count(batches: int, every: int) -> int:
+    """How many there are; a list of them may be too long for memory.
+
+    >>> evaluation_count(10, 4)
+    4
+    """
+    return -(-batches // every) + 1
 
 
 EARLIER_ENDS = {"paper": "goal", "full": "horizon"}

@@ -142,10 +142,19 @@ def network_settings(environment: str) -> dict[str, Any]:
 
 def about_a_hundredth(batches: int) -> int:
     """The largest divisor of `batches` that leaves about a hundred evaluations, as in the paper."""
-    candidates = [divisor for divisor in range(1, max(batches // 100, 1) + 1) if batches % divisor == 0]
-    return max(candidates, default=1)
+    return _largest_divisor(batches, max(batches // 100, 1))
 
 
 def spaced(batches: int, most: int) -> int:
     """The largest divisor of `batches` up to `most` that leaves a few evaluations."""
-    return max(divisor for divisor in range(1, max(min(most, batches // 3), 1) + 1) if batches % divisor == 0)
+    return _largest_divisor(batches, max(min(most, batches // 3), 1))
+
+
+MOST_TRIED = 2**20
+"""Numbers that are tried as divisors: all that are needed up to a million million batches, which nobody trains."""
+
+
+def _largest_divisor(number: int, most: int) -> int:
+    """The largest divisor up to a limit: one of each pair whose product is the number is at most its root."""
+    smaller = (divisor for divisor in range(1, min(math.isqrt(number), MOST_TRIED) + 1) if number % divisor == 0)
+    return max(one for divisor in smaller for one in (divisor, number // divisor) if one <= most)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
+from hindsight_rl.core.run import evaluation_count
 from hindsight_rl.experiments.definition import Job
 from hindsight_rl.experiments.job import run_job
 from hindsight_rl.records.evaluations import summary
@@ -110,7 +111,8 @@ def endings(until: float | None, minutes: float | None) -> list[Callback]:
 def evaluation_share(settings: Settings) -> str:
     """How much of what simulators play goes into evaluations, in a sentence."""
     trained = settings.batches * settings.batch_size
-    share = len(settings.evaluation_batches) * settings.evaluation_episodes / trained
+    evaluations = evaluation_count(settings.batches, settings.evaluate_every)
+    share = evaluations * settings.evaluation_episodes / trained
     return (
         f"Evaluations play {share:.0%} as many episodes as training ({settings.evaluation_episodes} every "
         f"{settings.evaluate_every} batches); --evaluate-every and --evaluation-episodes change that."

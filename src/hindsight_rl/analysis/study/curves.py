@@ -9,11 +9,13 @@ from jaxtyping import Int
 from hindsight_rl.analysis.statistics import Curve, bootstrap_interval
 from hindsight_rl.analysis.study.runs import definitive_runs, finished, new_generator
 from hindsight_rl.core.errors import HindsightError
-from hindsight_rl.core.run import evaluation_batches
+from hindsight_rl.core.run import evaluation_batches, evaluation_count
 from hindsight_rl.records.runs import Cell, FinishedRun, StudyResults, other_metrics
 
 COUNTERS = ("steps",)
 """Metrics that only count, so that a curve of them says nothing."""
+MOST_EVALUATIONS = 10**6
+"""Of a plan: a damaged one, or a stranger's, may name any number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +57,8 @@ def _recorded(run: FinishedRun, name: str) -> bool:
 
 def _unknown(results: StudyResults, cell: Cell) -> LearningCurve:
     plan = results.plans[cell]["definitive"]
+    if (count := evaluation_count(plan["batches"], plan["evaluate_every"])) > MOST_EVALUATIONS:
+        raise HindsightError(f"{cell.name} is planned to have {count:,} evaluations: no figure can show so many.")
     batches = np.array(evaluation_batches(plan["batches"], plan["evaluate_every"]))
     unknown = np.full(len(batches), np.nan)
     return LearningCurve(cell, Curve(batches, unknown, unknown, unknown, runs=0), batches * cell.batch_size)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hindsight_rl.core.cores import cores
-from hindsight_rl.core.run import evaluation_batches
+from hindsight_rl.core.run import evaluation_count
 from hindsight_rl.experiments.study.plan import Plan, Stage
 from hindsight_rl.experiments.study.protocol import NOTHING_KNOWN, Learned, Performances, rounds_ahead
 from hindsight_rl.methods.interface import Sizes
@@ -54,15 +54,13 @@ def work_ahead(plan: Plan, performances: Performances, learned: Learned = NOTHIN
         search_runs=sum(runs for _, runs in rounds[:-1]),
         definitive_runs=rounds[-1][1],
         updates=updates,
-        evaluations=sum(
-            runs * len(evaluation_batches(this.stage.batches, this.stage.evaluate_every)) for this, runs in rounds
-        ),
+        evaluations=sum(runs * _evaluations(this.stage) for this, runs in rounds),
         episodes=updates * plan.batch_size,
     )
 
 
 def _evaluations(stage: Stage) -> int:
-    return len(evaluation_batches(stage.batches, stage.evaluate_every))
+    return evaluation_count(stage.batches, stage.evaluate_every)
 
 
 def measured_speed(plan: Plan) -> Speed:
