@@ -120,7 +120,7 @@ docs: setup ## The documents as a site in build/site, every link checked
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
 	$(BIN)/python scripts/docs_source.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
-	@echo "Open build/site/index.html"
+	@echo "Open build/site/index.html; to search it too: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site"
 
 format: setup
 	$(BIN)/ruff check --fix .
