@@ -159,3 +159,12 @@ def test_phone_and_dark_mode(page: Page) -> None:
         page.prefer(scheme)
         grounds.append(page.evaluate("getComputedStyle(document.querySelector('article')).backgroundColor"))
     assert grounds == ["rgb(255, 255, 255)", "rgb(28, 32, 37)"]
+
+
+def test_why_nothing_new_is_shown_is_said(page: Page) -> None:
+    status = "document.getElementById('status').textContent"
+    refusal = "{ ok: false, text: async () => 'This cannot be shown (<b>X</b>).\\n' }"
+    page.evaluate(f"window.fetch = async () => ({refusal})")
+    wait(page, f"{status} === 'This cannot be shown (<b>X</b>). What is below was read before.'")
+    page.evaluate("window.fetch = async () => { throw new TypeError('gone') }")
+    wait(page, f"{status}.startsWith('hindsight watch does not answer: ')")

@@ -112,6 +112,20 @@ def test_only_what_was_found_is_handed_out(served: Served) -> None:
         assert ask(served, f"/{served.token}/{path}")[0] == 404, path
 
 
+def test_what_cannot_be_shown_is_said_on_the_page_and_once_in_the_terminal(
+    served: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("odd\x1b[31m")
+
+    monkeypatch.setattr(served.server.watcher, "overview", fail)
+    for _ in range(2):
+        status, headers, content = ask(served, f"/{served.token}/overview.json")
+        assert (status, headers["Content-Type"]) == (500, "text/plain; charset=utf-8")
+        assert content.startswith(b"This cannot be shown (RuntimeError: odd")
+    assert capsys.readouterr().err == "hindsight: This cannot be shown (RuntimeError: odd\\x1b[31m).\n"
+
+
 def test_films_come_whole_and_in_parts(served: Served) -> None:
     path = f"/{served.token}/film?name=run&file=policy.mp4"
     status, headers, content = ask(served, path)

@@ -5,6 +5,7 @@ import json
 import re
 import secrets
 import shutil
+import sys
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -13,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from hindsight_rl.analysis.live.views import Watcher
-from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.core.errors import HindsightError, gist, one_sentence
 
 ADDRESS = "127.0.0.1"
 FILES = {
@@ -44,11 +45,22 @@ class WatchServer(ThreadingHTTPServer):
         super().__init__((ADDRESS, port), WatchHandler)
         self.watcher = watcher
         self.token = secrets.token_urlsafe(24)
+        self.said: set[str] = set()
         # A page of a stranger can have its own name lead to 127.0.0.1, but not send another name than its own.
         self.hosts = {f"{name}:{self.server_address[1]}" for name in (ADDRESS, "localhost")}
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that closes a connection is no event."""
+        """A browser that closes a connection is no event; anything else is said, once."""
+        if not isinstance(error := sys.exception(), OSError | None):
+            self.say(error)
+
+    def say(self, error: BaseException) -> str:
+        """Why something could not be shown, in a sentence that also stands where the program was started."""
+        sentence = f"This cannot be shown ({gist(error)})."
+        if sentence not in self.said:
+            self.said.add(sentence)
+            print(f"hindsight: {one_sentence(sentence)}", file=sys.stderr)
+        return sentence
 
 
 class WatchHandler(BaseHTTPRequestHandler):
@@ -102,6 +114,10 @@ class WatchHandler(BaseHTTPRequestHandler):
                 self._refuse(HTTPStatus.NOT_FOUND, "There is nothing of that name.")
         except (HindsightError, FileNotFoundError) as error:  # gone or damaged since it was found
             self._refuse(HTTPStatus.NOT_FOUND, str(error))
+        except OSError:
+            raise
+        except Exception as error:
+            self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, self.server.say(error))
 
     def _json(self, content: Any) -> None:
         self._answer(HTTPStatus.OK, "application/json", json.dumps(content, allow_nan=False).encode())

@@ -146,7 +146,7 @@ function redraw(card) {
 
 async function get(path) {
   const answer = await fetch(path, { cache: "no-store" });
-  if (!answer.ok) throw new Error(`${answer.status}`);
+  if (!answer.ok) throw new Error(await answer.text());
   return answer.json();
 }
 
@@ -226,8 +226,9 @@ async function refresh() {
     status.classList.remove("lost");
     arrange();
     for (const card of cards.values()) if (card.open) detail(card);
-  } catch {
-    status.textContent = "hindsight watch does not answer: it was ended, or is busy. What is below was read before.";
+  } catch (error) {
+    const silent = "hindsight watch does not answer: it was ended, or is busy.";
+    status.textContent = `${error instanceof TypeError ? silent : error.message.trim()} What is below was read before.`;
     status.classList.add("lost");
   }
 }
