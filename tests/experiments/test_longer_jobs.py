@@ -85,13 +85,23 @@ def test_evaluations_take_a_tenth_of_what_simulators_play(method: str, batch_siz
 
 
 @pytest.mark.parametrize("batches", [20, 21, 60, 300])
-def test_short_runs_evaluate_less(batches: int) -> None:
-    settings = complete("gym:FetchReach-v4", {"batches": batches})
+@pytest.mark.parametrize(
+    ("environment", "method"),
+    [("gym:FetchReach-v4", "hppo"), ("fetch-push", "hppo"), ("fetch-push", "hpg"), ("ms-pacman", "dqn+her")],
+)
+def test_short_runs_evaluate_less(environment: str, method: str, batches: int) -> None:
+    settings = complete(environment, {"method": method, "batches": batches})
     evaluated = len(settings.evaluation_batches) * settings.evaluation_episodes
     played = evaluated + batches * settings.batch_size
     assert 10 * evaluated <= played
     assert settings.evaluation_episodes >= 8
-    assert f"play {evaluated / (played - evaluated):.0%} as many" in evaluation_share(settings)
+    assert f"take {evaluated / played:.0%} of all episodes" in evaluation_share(settings)
+
+
+def test_the_papers_own_runs_keep_its_evaluations() -> None:
+    settings = complete("fetch-push", {"method": "hpg"})
+    assert (settings.batches, settings.evaluate_every, settings.evaluation_episodes) == (12500, 125, 512)
+    assert "take 21% of all episodes (512 every 125 batches)" in evaluation_share(settings)
 
 
 def test_the_shortest_runs_evaluate_what_says_something() -> None:

@@ -70,7 +70,8 @@ def default_values(environment: str, method: str, batch_size: int, batches: int 
             "max_active_goals": found["max_active_goals_per_episode"],
         }
     values |= {**network_settings(environment), **own}
-    if _is_hosted(environment) and ("evaluate_every" in own or not found):
+    # The paper's evaluations suit as many batches as the paper's.
+    if _is_hosted(environment) and ("evaluate_every" in own or not found or batches is not None):
         values |= _few_evaluations(batch_size, batches)
     elif batches is not None:
         most = own.get("evaluate_every")

@@ -111,10 +111,10 @@ def endings(until: float | None, minutes: float | None) -> list[Callback]:
 def evaluation_share(settings: Settings) -> str:
     """How much of what simulators play goes into evaluations, in a sentence."""
     trained = settings.batches * settings.batch_size
-    evaluations = evaluation_count(settings.batches, settings.evaluate_every)
-    share = evaluations * settings.evaluation_episodes / trained
+    evaluated = evaluation_count(settings.batches, settings.evaluate_every) * settings.evaluation_episodes
+    share = evaluated / (evaluated + trained)
     return (
-        f"Evaluations play {share:.0%} as many episodes as training ({settings.evaluation_episodes} every "
+        f"Evaluations take {share:.0%} of all episodes ({settings.evaluation_episodes} every "
         f"{settings.evaluate_every} batches); --evaluate-every and --evaluation-episodes change that."
     )
 
