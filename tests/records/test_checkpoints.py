@@ -1,7 +1,9 @@
 """Checkpoints come back as they were saved, or not at all."""
 
 import json
+import re
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,37 @@ def assert_same_arrays(loaded: dict[str, np.ndarray], saved: dict[str, np.ndarra
         assert loaded[name].dtype == array.dtype
         assert loaded[name].shape == array.shape
         assert loaded[name].tobytes() == array.tobytes()
+
+
+def grown(work: Callable[[], object]) -> int:
+    """By how many bytes this process grew at most while something was done."""
+
+    def kilobytes(name: str) -> int:
+        found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+        assert found
+        return int(found[1])
+
+    before = kilobytes("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")
+    work()
+    return (kilobytes("VmHWM") - before) * 1024
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux tells")
+def test_large_arrays_are_not_copied(path: Path) -> None:
+    """Kept episodes take hundreds of megabytes for each run: they are written from where they lie, and read once."""
+    size = 80_000_000
+    arrays = {"episodes": np.ones(size, np.uint8)}
+    assert grown(lambda: save_checkpoint(path, arrays, {})) < size / 2
+    assert grown(lambda: load_checkpoint(path)) < 1.5 * size
+
+
+def test_what_is_read_can_be_written_to(path: Path) -> None:
+    arrays, metadata = small_checkpoint()
+    save_checkpoint(path, arrays, metadata)
+    loaded, _ = load_checkpoint(path)
+    for array in loaded.values():
+        array[...] = 0
 
 
 @pytest.fixture

@@ -2,15 +2,18 @@
 
 from functools import partial
 
+import jax
 import pytest
 from reference.hosted_bits import hosted_bits
 from small_jobs import ENVIRONMENT, small_settings
 from small_results import refusal
 
+from hindsight_rl.environments.interface import Task
 from hindsight_rl.environments.registry import specify
 from hindsight_rl.training import compiled_loop, memory
 from hindsight_rl.training.loop import runs_of, training
 from hindsight_rl.training.program import Program, make_program
+from hindsight_rl.training.settings import make_settings
 
 pytestmark = pytest.mark.usefixtures("compiled_programs")
 
@@ -43,6 +46,33 @@ def test_a_program_that_needs_too_much_is_not_run(program: Program, monkeypatch:
     limited(monkeypatch, held)  # enough for what must be there, not for what the compiled program takes besides
     said = refusal(lambda: next(iter(training(program, settings))))
     assert said.startswith("This needs 0.0 GB of memory")
+
+
+def test_what_comes_out_of_a_program_is_counted_for_all_runs(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each share of the runs has what goes in and what comes out; only what is held in between is had by turns."""
+
+    class Analysis:
+        argument_size_in_bytes, output_size_in_bytes, temp_size_in_bytes = 100, 30, 1000
+
+        def memory_analysis(self) -> "Analysis":
+            return self
+
+    limited(monkeypatch, 7 * 130 + 2 * 1000)
+    memory.require_memory_of_program(program, Analysis(), 7, 2)
+    limited(monkeypatch, 7 * 130 + 2 * 1000 - 1)
+    refusal(lambda: memory.require_memory_of_program(program, Analysis(), 7, 2))
+
+
+@pytest.mark.parametrize("task", [hosted_bits(4), specify(ENVIRONMENT).task])
+def test_kept_episodes_are_held_before_and_after_an_update(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state before is what an interruption saves. 100 runs keep a thousand episodes of a kilobyte or so."""
+    settings = make_settings({"method": "hppo", "kept_episodes": 1000, "runs": 100, "evaluation_episodes": 8})
+    program = make_program(task, settings)
+    state = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(program.states(100)))
+    limited(monkeypatch, 2 * state)
+    memory.require_memory(program, settings, 50)
+    said = refusal(lambda: memory.require_memory(program, settings, 100))
+    assert said.endswith("lower the runs, the hidden layers, the kept episodes, the pairs or the minibatch.")
 
 
 def test_sizes_beyond_any_number_are_refused() -> None:

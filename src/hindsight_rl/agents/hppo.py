@@ -122,6 +122,7 @@ def hppo_agent(task: Task, options: PPOOptions) -> Agent:
         update,
         lambda state: GreedyPolicy(state.learned.actor, state.inputs),
         any_behaviour=True,
+        sizes=("the kept episodes", "the pairs", "the minibatch"),
         remark=_remark(task, options, widths, uniform, waves, slots),
     )
 

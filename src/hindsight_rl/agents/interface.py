@@ -59,6 +59,8 @@ class Agent(NamedTuple):
     """The greedy policy of a state, with a method `act(observation, goal, time)`."""
     records: Callable[[AgentState], Mapping[str, Int[Array, "..."]]] = lambda state: {}
     """Counts that the agent kept of itself while it learned, for the study's results."""
+    sizes: tuple[str, ...] = ()
+    """What its memory depends on beside the widths of its layers and the batches, in words."""
     updates_on_host: bool = False
     """Whether `update` is plain Python around compiled parts, so that it cannot be compiled as a whole. It is pure all
     the same."""

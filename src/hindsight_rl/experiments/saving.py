@@ -1,6 +1,7 @@
 """Checkpointing, for jobs and studies alike: every so often while something trains, and when it is interrupted."""
 
 import time
+import weakref
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
@@ -16,7 +17,8 @@ class Saver:
     def __init__(self, save: Callable[[Snapshot], None], seconds: float, held: Snapshot | None = None):
         """`held` is what the checkpoint holds already. Saves are at least `seconds` apart, more if they take long."""
         self._save, self._seconds = save, seconds
-        self._saved = self.newest = held
+        self.newest = held
+        self._note()
         self._due = time.monotonic() + seconds
 
     def __enter__(self) -> Self:
@@ -41,6 +43,10 @@ class Saver:
 
     def save(self) -> None:
         """Save the newest snapshot, unless that is done."""
-        if self.newest is not None and self.newest is not self._saved:
+        if self.newest is not None and (self._saved is None or self._saved() is not self.newest):
             self._save(self.newest)
-            self._saved = self.newest
+            self._note()
+
+    def _note(self) -> None:
+        """What is newest is saved. It is not held on to: replay buffers and kept episodes are large."""
+        self._saved = None if self.newest is None else weakref.ref(self.newest)

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import math
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,19 +21,21 @@ FORMAT = 1
 
 _MANIFEST = "manifest.json"
 _PLAIN_KINDS = "biufcSUVmM"
+BYTES_AT_ONCE = 2**20
+LONGEST_HEADER = 2**16 + 16
+"""Bytes of one in a .npy file, which has 16 bits for its length."""
 
 
 def save_checkpoint(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, JSON]) -> None:
     """Write arrays and metadata as one file, atomically; the same content always gives the same bytes."""
-    write_atomically(path, checkpoint_bytes(arrays, metadata, path))
+    write_atomically(path, lambda file: _write(file, arrays, metadata, path))
 
 
 def checkpoint_bytes(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, JSON], name: Path) -> bytes:
     """What a checkpoint's file holds; errors speak of it by `name`."""
-    plain = {array_name: _plain(array_name, array, name) for array_name, array in arrays.items()}
-    entries = {f"{array_name}.npy": _npy_bytes(array) for array_name, array in plain.items()}
-    entries[_MANIFEST] = _manifest_bytes(name, plain, metadata)
-    return _zip_bytes(entries)
+    buffer = io.BytesIO()
+    _write(buffer, arrays, metadata, name)
+    return buffer.getvalue()
 
 
 def seconds_until_next(wanted: float, took: float) -> float:
@@ -76,22 +79,49 @@ def _plain(name: str, array: np.ndarray, path: Path) -> np.ndarray:
     return array
 
 
-def _npy_bytes(array: np.ndarray) -> bytes:
+def _write(file: BinaryIO, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, JSON], path: Path) -> None:
+    """One array after another, from where it lies: kept episodes and replay buffers are too large for copies."""
+    described = {}
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, given in arrays.items():
+            array = _plain(name, given, path)
+            described[name] = _describe(array)
+            _add(archive, f"{name}.npy", _header(array), _bytes_of(array))
+        _add(archive, _MANIFEST, _manifest_bytes(path, described, metadata))
+
+
+def _add(archive: zipfile.ZipFile, name: str, *pieces: bytes | np.ndarray) -> None:
+    # A fixed date and system: the clock or the machine would make equal checkpoints differ.
+    entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+    entry.create_system = 3
+    entry.external_attr = 0o644 << 16
+    entry.file_size = sum(len(piece) for piece in pieces)
+    with archive.open(entry, "w") as file:
+        for piece in pieces:
+            file.write(piece)
+
+
+def _header(array: np.ndarray) -> bytes:
+    """What stands before the numbers in a .npy file."""
     buffer = io.BytesIO()
-    np.lib.format.write_array(buffer, array, allow_pickle=False)
+    np.lib.format.write_array_header_1_0(buffer, np.lib.format.header_data_from_array_1_0(array))
     return buffer.getvalue()
+
+
+def _bytes_of(array: np.ndarray) -> np.ndarray:
+    """The numbers of an array in row-major order, without a copy of what is in that order."""
+    return array.reshape(-1).view(np.uint8) if array.nbytes else np.zeros(0, np.uint8)
 
 
 def _describe(array: np.ndarray) -> dict[str, Any]:
     return {
         "shape": list(array.shape),
         "dtype": array.dtype.str,
-        "sha256": hashlib.sha256(array.tobytes()).hexdigest(),
+        "sha256": hashlib.sha256(_bytes_of(array)).hexdigest(),
     }
 
 
-def _manifest_bytes(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, JSON]) -> bytes:
-    described = {name: _describe(array) for name, array in arrays.items()}
+def _manifest_bytes(path: Path, described: Mapping[str, JSON], metadata: Mapping[str, JSON]) -> bytes:
     content = {"format": FORMAT, "arrays": described, "metadata": dict(metadata)}
     try:
         # Digest what a reader will see: JSON turns tuples into lists and the keys of a mapping into text.
@@ -105,18 +135,6 @@ def _digest(content: Mapping[str, Any]) -> str:
     """The digest of the manifest's content in one canonical spelling."""
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
-
-
-def _zip_bytes(entries: Mapping[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for name, content in entries.items():
-            # A fixed date and system: the clock or the machine would make equal checkpoints differ.
-            entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
-            entry.create_system = 3
-            entry.external_attr = 0o644 << 16
-            archive.writestr(entry, content)
-    return buffer.getvalue()
 
 
 class _Entries:
@@ -133,12 +151,18 @@ class _Entries:
                 raise ValueError("it is compressed")
         self.names = set(self._archive.namelist())
 
-    def read(self, name: str, most: int | None = None) -> bytes:
-        """An entry as it was written, of at most so many bytes."""
+    def read(self, name: str, most: int | None = None) -> bytearray:
+        """An entry as it was written, of at most so many bytes; once, and where it can be changed."""
         with self._complaining():
-            if most is not None and (size := self._archive.getinfo(name).file_size) > most:
+            size = self._archive.getinfo(name).file_size
+            if most is not None and size > most:
                 raise ValueError(f"'{name}' has {size:,} bytes")
-            return self._archive.read(name)
+            content, filled = bytearray(size), 0
+            with self._archive.open(name) as file:
+                while piece := file.read(BYTES_AT_ONCE):
+                    content[filled : filled + len(piece)] = piece
+                    filled += len(piece)
+            return content
 
     @contextmanager
     def _complaining(self) -> Iterator[None]:
@@ -172,13 +196,24 @@ def _verified_array(path: Path, name: str, entries: _Entries, description: Mappi
         raise _damaged(path, f"array '{name}' is missing")
     content = entries.read(f"{name}.npy")
     try:
-        array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+        array = _array_of(content)
     # As for the archive: a damaged header can make its parser raise anything.
     except Exception as error:
         raise _damaged(path, f"array '{name}' cannot be read ({_first_line(error)})") from error
     if _describe(array) != description:
         raise _damaged(path, f"array '{name}' does not match its digest")
     return array
+
+
+def _array_of(content: bytearray) -> np.ndarray:
+    """The array of a .npy file, in the very memory that holds the file."""
+    start = io.BytesIO(content[:LONGEST_HEADER])
+    if np.lib.format.read_magic(start) != (1, 0):
+        raise ValueError("it is of another version")
+    shape, by_column, dtype = np.lib.format.read_array_header_1_0(start)
+    if dtype.kind not in _PLAIN_KINDS or start.tell() + math.prod(shape) * dtype.itemsize != len(content):
+        raise ValueError("its header is not that of what follows")
+    return np.ndarray(shape, dtype, content, start.tell(), order="F" if by_column else "C")
 
 
 def _damaged(path: Path, what: str) -> HindsightError:

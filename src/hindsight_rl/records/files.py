@@ -7,7 +7,7 @@ import secrets
 import stat
 import time
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from pathlib import Path
@@ -26,8 +26,8 @@ SECONDS_OF_WRITING = 3600.0
 """Nobody takes so long to write one file: one that is older was left behind."""
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Put `content` at `path` at once, so that a crash or a full disk leaves what was there before."""
+def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], None]) -> None:
+    """Put `content`, or what it writes, at `path` at once: a crash or a full disk leaves what was there before."""
     temporary = path.parent / _TEMPORARY.replace("*", secrets.token_hex(8))
     try:
         # To rename a file over a device would do away with the device.
@@ -155,10 +155,13 @@ def opened(path: Path, most: int) -> Iterator[BinaryIO]:
         raise HindsightError(f"Could not read {path}: {_cause(error)}.") from error
 
 
-def _write_durably(path: Path, content: bytes) -> None:
+def _write_durably(path: Path, content: bytes | Callable[[BinaryIO], None]) -> None:
     # Mode x refuses to follow a link or to reuse a file that somebody else put there.
     with path.open("xb") as file:
-        file.write(content)
+        if callable(content):
+            content(file)
+        else:
+            file.write(content)
         file.flush()
         os.fsync(file.fileno())
 

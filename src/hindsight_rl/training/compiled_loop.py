@@ -38,7 +38,8 @@ def compiled_training(
     compiled = _advance(program, shares)
     nothing = [program.nothing(shares[0].stop)] * len(shares)
     if snapshot is None or snapshot.batch < settings.batches:
-        require_memory_of_program(_traced(program, runs, shares, nothing[0]).lower().compile(), _workers(len(shares)))
+        traced, together = _traced(program, runs, shares, nothing[0]), _workers(len(shares))
+        require_memory_of_program(program, traced.lower().compile(), len(shares), together)
     with ThreadPoolExecutor(_workers(len(shares))) as pool:
 
         def advance(
@@ -80,13 +81,13 @@ def require_memory_to_compile(program: Program, runs: Runs, batch_size: int) -> 
     """Refuse what no compiler could make fit. Tracing takes a few seconds, which the first call then need not take."""
     if program.advance is not None and program.nothing is not None:
         shares = _shares(len(runs.seeds))
-        require_memory_of_steps(_traced(program, runs, shares, program.nothing(shares[0].stop)))
+        require_memory_of_steps(program, _traced(program, runs, shares, program.nothing(shares[0].stop)))
     elif not program.agent.updates_on_host:
         assert isinstance(program.task, HostedTask)
         rates = {name: jnp.float32(values[0]) for name, values in runs.rates.items()}
         episodes, key = shapes_of_episodes(program.task, batch_size), jax.random.key(0)
         state = jax.eval_shape(program.agent.init, key)
-        require_memory_of_steps(cast(Any, program.update).trace(state, episodes, rates, key))
+        require_memory_of_steps(program, cast(Any, program.update).trace(state, episodes, rates, key))
 
 
 def _traced(program: Program, runs: Runs, shares: Sequence[slice], nothing: Totals) -> Any:

@@ -19,8 +19,8 @@ _BYTES_OF_OUTCOME, _BYTES_OF_HOSTED_OUTCOME = 17, 64
 """Of an evaluation episode: random numbers, return and success; seeds are made elsewhere, and of more numbers."""
 _BYTES_OF_EVALUATION = 64
 """Of one run: its batch, episodes, return, success rate, and some metrics."""
-_OF_RUNS = "the runs, the hidden layers or the capacity of the replay buffer"
-_OF_STEPS = "the batch size, the evaluation episodes, the horizon or the hidden layers"
+_OF_RUNS = ("the runs", "the hidden layers")
+_OF_STEPS = ("the batch size", "the evaluation episodes", "the horizon", "the hidden layers")
 
 
 def require_memory(program: Program, settings: Settings, runs: int) -> None:
@@ -34,16 +34,17 @@ def require_memory_of_episodes(episodes: int, hosted: bool = False) -> None:
     _require("at least ", episodes * (_BYTES_OF_HOSTED_OUTCOME if hosted else _BYTES_OF_OUTCOME), "the episodes")
 
 
-def require_memory_of_steps(traced: Any) -> None:
+def require_memory_of_steps(program: Program, traced: Any) -> None:
     """Refuse a traced program of which a single step makes more than there is; that is known before it is compiled."""
-    _require("at least ", _largest_result(traced.jaxpr.jaxpr), _OF_STEPS)
+    _require("at least ", _largest_result(traced.jaxpr.jaxpr), _either(*_OF_STEPS, *program.agent.sizes))
 
 
-def require_memory_of_program(compiled: Any, at_once: int) -> None:
-    """Refuse a compiled program that would need more than there is, if so many of it run at once."""
+def require_memory_of_program(program: Program, compiled: Any, shares: int, at_once: int) -> None:
+    """Refuse what would need more than there is once it is compiled, for so many shares of runs, so many at once."""
     found = compiled.memory_analysis()
     if found is not None:  # some backends do not say
-        _require("", found.argument_size_in_bytes + at_once * found.temp_size_in_bytes, _OF_STEPS)
+        held = shares * (found.argument_size_in_bytes + found.output_size_in_bytes)
+        _require("", held + at_once * found.temp_size_in_bytes, _either("the runs", *_OF_STEPS, *program.agent.sizes))
 
 
 def _require(at_least: str, needed: int, lower: str) -> None:
@@ -71,22 +72,32 @@ def _results(program: Any) -> Iterator[int]:
 def needed_bytes(program: Program, settings: Settings, runs: int) -> dict[str, int]:
     """What must be in memory at the same time, by the settings on which it depends."""
     task = program.task
-    state = _bytes_of_run(program)
+    # What an interruption saves is held until there is a newer one; on the host the two share what has not changed.
+    state = _bytes_of_run(program) * (1 if program.agent.updates_on_host else 2)
     evaluated = _bytes_of_state(task) if isinstance(task, Environment) else _BYTES_OF_HOSTED_OUTCOME
     evaluations = -(-settings.batches // settings.evaluate_every)
     return {
-        _OF_RUNS: runs * state,
+        _of_runs(program): runs * state,
         "the batch size or the horizon": settings.batch_size * task.horizon * _bytes_of_state(task),
         "the evaluation episodes": settings.evaluation_episodes * evaluated,
         "the batches, or evaluate less often": runs * evaluations * _BYTES_OF_EVALUATION,
     }
 
 
+def _of_runs(program: Program) -> str:
+    return _either(*_OF_RUNS, *(program.agent.sizes or ("the capacity of the replay buffer",)))
+
+
+def _either(*settings: str) -> str:
+    *others, last = settings
+    return f"{', '.join(others)} or {last}"
+
+
 def _bytes_of_run(program: Program) -> int:
     try:
         leaves = jax.tree.leaves(program.states(1))
     except (TypeError, OverflowError) as error:  # sizes for which not even JAX has a number
-        raise HindsightError(f"No memory can hold this ({gist(error)}): lower {_OF_RUNS}.") from error
+        raise HindsightError(f"No memory can hold this ({gist(error)}): lower {_of_runs(program)}.") from error
     return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
 
 

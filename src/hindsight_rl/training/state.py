@@ -1,6 +1,6 @@
 """What a training job has reached: the learned state of every run, and who has failed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -108,10 +108,29 @@ def state_from_arrays(template: RunState, arrays: Mapping[str, np.ndarray]) -> R
     return jax.tree_util.tree_unflatten(structure, found)
 
 
-def snapshot_to_arrays(snapshot: Snapshot) -> dict[str, np.ndarray]:
+class _Joined(Mapping[str, np.ndarray]):
+    """Arrays by name, each put together of its pieces when it is asked for: all at once would be held twice."""
+
+    def __init__(self, pieces: Mapping[str, Sequence[np.ndarray]]):
+        self._pieces = pieces
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        first, *others = self._pieces[name]
+        return np.concatenate([first, *others]) if others else first
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._pieces)
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+
+def snapshot_to_arrays(snapshot: Snapshot) -> Mapping[str, np.ndarray]:
     """All numbers of a snapshot, for a checkpoint."""
-    states = {f"states/{name}": array for name, array in state_to_arrays(snapshot.states).items()}
-    return {**states, **{f"evaluations/{name}": array for name, array in snapshot.evaluations.to_arrays().items()}}
+    parts = [state_to_arrays(part) for part in snapshot.parts]
+    states = {f"states/{name}": [part[name] for part in parts] for name in parts[0]}
+    recorded = {f"evaluations/{name}": [array] for name, array in snapshot.evaluations.to_arrays().items()}
+    return _Joined({**states, **recorded})
 
 
 def snapshot_from_arrays(template: RunState, arrays: Mapping[str, np.ndarray]) -> Snapshot:
