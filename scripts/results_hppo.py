@@ -26,11 +26,11 @@ ROBOTS = {
     "fetch-pick-and-place": f"gym:FetchPickAndPlace-v4 --batches 380 {SIMULATED}",
     "fetch-slide": f"gym:FetchSlide-v4 --batches 380 {SIMULATED}",
     "ms-pacman": "ms-pacman --batches 240 --evaluate-every 40 --evaluation-episodes 64 --runs 2",
-    "maze-medium": "gym:PointMaze_Medium-v3 --batches 20 --evaluate-every 5 --evaluation-episodes 64 --runs 2",
+    "maze-medium": "gym:PointMaze_Medium-v3 --batches 20 --evaluate-every 5 --evaluation-episodes 64 --runs 5",
     "maze": "gym:PointMaze_UMaze-v3 --batches 20 --evaluate-every 5 --evaluation-episodes 64 --runs 5",
 }
 TASKS = {
-    **{f"bits-{bits}": f"{task} --runs 5" for bits, task in BITS.items()},
+    **{f"bits-{bits}": f"{task} --runs {2 if bits == 100 else 5}" for bits, task in BITS.items()},
     **{name: f"{task} --runs 5" for name, task in ROOMS.items()},
     **ROBOTS,
 }
