@@ -90,7 +90,7 @@ def _write(file: BinaryIO, arrays: Mapping[str, np.ndarray], metadata: Mapping[s
         _add(archive, _MANIFEST, _manifest_bytes(path, described, metadata))
 
 
-def _add(archive: zipfile.ZipFile, name: str, *pieces: bytes | np.ndarray) -> None:
+def _add(archive: zipfile.ZipFile, name: str, *pieces: bytes | memoryview) -> None:
     # A fixed date and system: the clock or the machine would make equal checkpoints differ.
     entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
     entry.create_system = 3
@@ -108,9 +108,9 @@ def _header(array: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
-def _bytes_of(array: np.ndarray) -> np.ndarray:
+def _bytes_of(array: np.ndarray) -> memoryview:
     """The numbers of an array in row-major order, without a copy of what is in that order."""
-    return array.reshape(-1).view(np.uint8) if array.nbytes else np.zeros(0, np.uint8)
+    return array.reshape(-1).view(np.uint8).data if array.nbytes else memoryview(b"")
 
 
 def _describe(array: np.ndarray) -> dict[str, Any]:
