@@ -174,6 +174,10 @@ SIZES = [
     ["--hidden-layers"],
     ["--method", "dqn+her", "--capacity"],
     ["--method", "hpg+b", "--batch-size"],
+    ["--method", "hppo", "--batch-size"],
+    ["--method", "hppo", "--kept-episodes"],
+    ["--method", "hppo", "--pairs"],
+    ["--method", "hppo", "--minibatch"],
 ]
 
 

@@ -16,8 +16,9 @@ from small_jobs import PROGRAM
 
 HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 MOST_BYTES_OF_A_PROCESS = 3_000_000_000
-HOSTED = ["--method", "hpg", "--batch-size", "4", "--batches", "6", "--evaluate-every", "2", "--runs", "1"]
-HOSTED += ["--evaluation-episodes", "4", "--hidden-layers", "8", "--horizon", "6", "--workers", "2"]
+HOSTED = ["--batch-size", "4", "--batches", "6", "--evaluate-every", "2", "--runs", "1", "--evaluation-episodes", "4"]
+HOSTED += ["--hidden-layers", "8", "--horizon", "6", "--workers", "2"]
+LEARNERS = {"hpg": [], "hppo": ["--kept-episodes", "16"], "hppo-ahead": ["--kept-episodes", "16", "--play-ahead"]}
 _IMPORTING = ("importlib", "import_module", "    import ", "    from ")
 
 
@@ -151,9 +152,10 @@ def wait_for(folder: Path, started: "subprocess.Popen[str]", seconds: float = 12
 
 def stopped_hosted(chaos: Chaos) -> bool:
     """Training whose episodes workers play, killed or interrupted at a random moment: the same bytes, no orphans."""
-    folder = chaos.empty("hosted-stopped")
-    arguments = ["train", "gym:reference.hostile:Good-v0", *HOSTED, "--output", str(folder)]
-    reference = chaos.home / "hosted"
+    folder, learner = chaos.empty("hosted-stopped"), chaos.random.choice(sorted(LEARNERS))
+    flags = ["--method", learner.partition("-")[0], *HOSTED, *LEARNERS[learner]]
+    arguments = ["train", "gym:reference.hostile:Good-v0", *flags, "--output", str(folder)]
+    reference = chaos.home / f"hosted-{learner}"
     if not reference.exists():
         require([*arguments[:-1], str(reference)])
     number = chaos.random.choice([signal.SIGKILL, *HEARD[:3]])
@@ -165,7 +167,7 @@ def stopped_hosted(chaos: Chaos) -> bool:
     require([*arguments, *(["--resume"] if (folder / "settings.json").exists() else [])])
     for name in ("evaluations.csv", "checkpoint.npz"):
         if (folder / name).read_bytes() != (reference / name).read_bytes():
-            raise Broken(f"lost: after signal {number} the hosted run has another {name}")
+            raise Broken(f"lost: after signal {number} the hosted run of {learner} has another {name}")
     if left := _members(started.pid):
         raise Broken(f"lost: processes outlive signal {number}: {left}")
     return started.returncode != 0
