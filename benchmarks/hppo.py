@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from speed import matmul_gigaflops
 
+from hindsight_rl.agents.hppo_samples import work_of
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.training.compilation import keep_compiled_programs
 
@@ -174,8 +175,8 @@ def gigaflops(ours: Ours) -> float:
         rest = sum(2 * weight.size for weight in others)
         step += 2 * entry + 3 * rest
         look += states * (entry + rest)
-    rows = options.decisions_in_a_step(horizon)
-    return float(rows * step + options.pairs * look / options.steps_per_draw) / 1e9
+    work = work_of(ours.task, options)
+    return float(work.minibatch * step + work.pairs * look / options.steps_per_draw) / 1e9
 
 
 def _times(upper: Sequence[float], lower: Sequence[float]) -> str:

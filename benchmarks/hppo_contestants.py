@@ -17,10 +17,12 @@ from robots import gymnasium_environment
 from stable_baselines import NEVER, TimedEnvironment
 
 import hindsight_rl.environments.as_gymnasium  # noqa: F401  (registers the names)
+from hindsight_rl.agents.hppo_samples import work_of
 from hindsight_rl.environments.as_gymnasium import NAMES
 from hindsight_rl.environments.hosted import HostedTask
 from hindsight_rl.environments.interface import Task
 from hindsight_rl.experiments.configuration import resolve
+from hindsight_rl.networks.perceptron import flat_size
 from hindsight_rl.rollout.compiled import collect
 from hindsight_rl.rollout.hosted import collect_hosted, open_pool
 from hindsight_rl.training.keys import keys_of
@@ -37,6 +39,12 @@ def job_of(environment: str, **chosen: Any) -> tuple[Task, Settings]:
     return job.environment.task, job.settings
 
 
+def steps_on_a_batch(task: Task, settings: Settings) -> int:
+    """Hindsight PPO's gradient steps on 16 new episodes."""
+    options: Any = settings.options
+    return int(options.steps_on_a_batch(EPISODES, work_of(task, options)))
+
+
 class Ours:
     """Hindsight PPO. `play`, `learn` and `train` can be timed apart; `train` is what training does."""
 
@@ -45,7 +53,7 @@ class Ours:
     def __init__(self, environment: str, **chosen: Any):
         task, self.settings = job_of(environment, **chosen)
         self.task, self._program = task, make_program(task, self.settings)
-        self.gradient_steps = self.settings.options.steps_on_a_batch(task.action_count)
+        self.gradient_steps = steps_on_a_batch(task, self.settings)
         self._rates = {name: jnp.float32(rate) for name, rate in self.settings.rates.items()}
         self._key = keys_of(jnp.uint32(0)).training
         # In training the buffer is updated where it lies; a copy of it for each call would be an artefact.
@@ -55,7 +63,9 @@ class Ours:
         self._collect = jax.jit(self._played)
         self._batches = 0
         self.episodes, self.steps = 0, 0
-        self.train()  # compiles
+        # Compiles: for a fresh agent, and for one that has learned, whose arrays are laid out otherwise.
+        self.train()
+        self.train()
 
     @property
     def agent(self) -> Any:
@@ -133,13 +143,14 @@ class Theirs:
 
     def __init__(self, kind: str, environment: str, clock: Clock):
         task, settings = job_of(environment)
-        self.gradient_steps = settings.options.steps_on_a_batch(task.action_count)
+        self.gradient_steps = steps_on_a_batch(task, settings)
+        widths = settings.options.widths(flat_size(task.observation_shape) + flat_size(task.goal_shape))
         self._replays, self._clock = kind != "PPO", clock
         self._counted: list[Counted] = []
         vectors = need("stable_baselines3.common.vec_env")
         made = vectors.DummyVecEnv([lambda: self._make(environment, task)] * (1 if self._replays else EPISODES))
         common = {"seed": 0, "device": "cpu", "batch_size": MINIBATCH, "learning_rate": REPLAY_RATE}
-        common |= {"gamma": DISCOUNT, "policy_kwargs": {"net_arch": list(settings.options.hidden_layers)}}
+        common |= {"gamma": DISCOUNT, "policy_kwargs": {"net_arch": list(widths)}}
         own = self._replay_options(kind) if self._replays else self._rollout_options(task.horizon - 1)
         self.model: Any = getattr(need("stable_baselines3"), kind)("MultiInputPolicy", made, **common, **own)
         _, self._callback = self.model._setup_learn(NEVER, None, True, "run", False)
