@@ -1,5 +1,6 @@
 """Facts of the Ms. Pac-man environment, checked against a bare emulator that is played beside it."""
 
+import functools
 import subprocess
 import sys
 from collections import Counter
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.environments.ms_pacman.frames import Frames, Palette
 from hindsight_rl.environments.ms_pacman.game import (
     ACTIONS,
     COLUMN_EDGES,
@@ -158,6 +160,45 @@ def test_each_action_is_held_for_13_ticks_and_shown_at_four(
     for action in (LEFT, DOWN, DOWN, RIGHT, UP, RIGHT, RIGHT):
         observed = simulator.step(np.int64(action))
         np.testing.assert_array_equal(observed.observation, plain_observation(screens_of(emulator, actions[action])))
+
+
+def test_episodes_after_one_another_show_what_a_bare_emulator_shows(
+    simulator: MsPacman, emulator: Any, actions: list[Any]
+) -> None:
+    """Nothing of an episode is left in the next, past lost lives and colours that were not seen before."""
+    generator = np.random.default_rng(3)
+    start = emulator.cloneState()
+    first_screen = emulator.getScreenRGB()
+    for seed in range(3):
+        observed = simulator.reset(seed)
+        emulator.restoreState(start)
+        screens = screens_of(emulator, actions[np.random.default_rng([0, seed]).integers(4)])
+        screens[0] = first_screen
+        np.testing.assert_array_equal(observed.observation, plain_observation(screens))
+        for action in generator.integers(4, size=27):
+            observed = simulator.step(action)
+            np.testing.assert_array_equal(
+                observed.observation, plain_observation(screens_of(emulator, actions[action]))
+            )
+
+
+def test_frames_of_any_screens_are_as_without_tricks() -> None:
+    """Also where every pixel changes, and where a number is new: then there is nothing until its colour is learned."""
+    generator = np.random.default_rng(0)
+    # No luminance of these, nor of the greatest of two, is a whole number: which side of it a sum falls on is chance.
+    colours = 5 * generator.integers(51, size=(256, 3), dtype=np.uint8) + np.array([0, 0, 1], np.uint8)
+    palette, frames = Palette(), Frames()
+    for numbers in (2 * np.arange(4), 2 * np.arange(8), 2 * np.arange(128)):
+        screens = generator.choice(numbers, size=(8, 210, 160)).astype(np.uint8)
+        frames.advance(screens[0])
+        for place, screen in zip(frames.places[1:], screens[1:], strict=True):
+            place[...] = screen
+        assert frames.observation(palette) is None
+        for screen in screens:
+            palette.learn(screen, functools.partial(colours.__getitem__, screen))
+        in_colour = dict(zip((0, 1, 4, 5, 8, 9, 12, 13), colours[screens], strict=True))
+        expected = plain_observation([in_colour.get(tick, in_colour[0]) for tick in range(14)])
+        np.testing.assert_array_equal(frames.observation(palette), expected)
 
 
 def test_the_start_is_the_published_one(emulator: Any, actions: list[Any]) -> None:

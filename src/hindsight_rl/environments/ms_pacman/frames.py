@@ -1,70 +1,109 @@
 """From emulator screens to what the policy is shown of Ms. Pac-man: 84x84 grey values.
 
-Emulator screens are read as palette numbers, many times faster than as colours. Screens a few ticks apart are the same
-but for a few hundred pixels, so only pixels that changed since the last one are looked up.
+Emulator screens are read as palette numbers, many times faster than as colours. From one frame to the next all but
+some hundred pixels stay the same: only eights of pixels that changed are looked up, only rows that changed are shrunk.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Float, Int, UInt8
 
 Screen = UInt8[np.ndarray, "210 160"]
 """The palette number of each pixel."""
 Colours = UInt8[np.ndarray, "210 160 3"]
 
 SIDE = 84
-ROWS = slice(2, 170)
+DEPTH = 4
+"""Frames in an observation."""
+EIGHTS = slice(2 * 20, 170 * 20)
+"""What is kept of a screen: 168 rows without the lives and the score, each as 20 times eight pixels."""
 COLUMNS = slice(2, 158)
-"""What is kept of a screen: 168 rows without the lives and the score, 156 columns."""
+"""What is kept of a row."""
 
 LUMINANCE = np.array([0.299, 0.587, 0.114])
-
-
-class Frame(NamedTuple):
-    """The part of a screen that is kept, row by row."""
-
-    numbers: UInt8[np.ndarray, " pixel"]
-    """Palette numbers."""
-    greys: UInt8[np.ndarray, " pixel"]
+UNKNOWN = -1
+NO_NUMBER = 255
+"""Palette numbers are even."""
 
 
 class Palette:
-    """Turns screens into frames, and learns the colour of each palette number when it first appears."""
+    """Grey values of pairs of palette numbers: of the greater of the two in each colour channel."""
 
     def __init__(self) -> None:
         self._known = np.zeros(256, bool)
         self._colours = np.zeros((256, 3), np.uint8)
-        self._greys = np.zeros(256, np.uint8)
+        self._greys = np.full(256 * 256, UNKNOWN, np.int16)
 
-    def frame(self, screen: Screen, colours: Callable[[], Colours], last: Frame | None) -> Frame:
-        """Crop a screen and make it grey, given the frame read last.
+    def learn(self, screen: Screen, colours: Callable[[], Colours]) -> None:
+        """Learn the colours of the numbers on a screen; `colours` reads it in colour, if there is a new one."""
+        numbers = np.unique(screen)
+        if self._known[numbers].all():
+            return
+        self._colours[screen] = colours()
+        self._known[numbers] = True
+        known = np.flatnonzero(self._known)
+        greatest = np.maximum(self._colours[known][:, None], self._colours[known][None])
+        greys = grey_values(greatest.reshape(-1, 3)).reshape(len(known), len(known))
+        self._greys.reshape(256, 256)[np.ix_(known, known)] = greys
 
-        `colours` reads the same screen in colour; it is called only when there is something new.
-        """
-        numbers = screen[ROWS, COLUMNS].ravel()
-        if last is None:
-            last = Frame(~numbers, np.zeros_like(numbers))
-        changed = np.flatnonzero(numbers != last.numbers)
-        if not self._known[numbers[changed]].all():
-            self._learn(screen, colours())
-        greys = last.greys.copy()
-        greys[changed] = self._greys[numbers[changed]]
-        return Frame(numbers, greys)
+    def greys(
+        self, before: UInt8[np.ndarray, " pixel"], after: UInt8[np.ndarray, " pixel"]
+    ) -> Int[np.ndarray, " pixel"]:
+        """Grey values, `UNKNOWN` where a number was never learned."""
+        return self._greys[before.astype(np.uint16) << 8 | after]
 
-    def greatest(self, before: Frame, after: Frame) -> UInt8[np.ndarray, "168 156"]:
-        """Grey values of the element-wise maximum of two frames, taken for each colour channel before turning grey."""
-        greys = after.greys.copy()
-        changed = np.flatnonzero(before.numbers != after.numbers)
-        colours = np.maximum(self._colours[before.numbers[changed]], self._colours[after.numbers[changed]])
-        greys[changed] = grey_values(colours)
-        return greys.reshape(168, 156)
 
-    def _learn(self, screen: Screen, colours: Colours) -> None:
-        self._colours[screen] = colours
-        self._greys = grey_values(self._colours)
-        self._known[screen] = True
+class Frames:
+    """What the policy is shown: each frame is the greatest of two screens, and there are four in an observation."""
+
+    def __init__(self) -> None:
+        # Two screens for the last frame of the observation before this one, and two for each frame of this one.
+        self._screens = np.full((2 * (DEPTH + 1), 210, 160), NO_NUMBER, np.uint8)
+        eights = self._screens.view(np.uint64).reshape(len(self._screens), -1)[:, EIGHTS]
+        self._before, self._after = eights[0::2], eights[1::2]
+        self._greys = np.zeros((DEPTH + 1, 168 * 20), np.uint64)
+        self._shrunk = np.zeros((DEPTH + 1, SIDE, SIDE), np.uint8)
+
+    @property
+    def places(self) -> list[Screen]:
+        """Where the screens of the four frames belong: two for each; `advance` fills the first."""
+        return list(self._screens[2:])
+
+    def advance(self, before: Screen | None = None) -> None:
+        """Make room for the next observation, which begins with the last screen unless another one is given."""
+        for whole, kept in ((self._screens, 2), (self._greys, 1), (self._shrunk, 1)):
+            whole[:kept] = whole[-kept:]
+        self._screens[2] = self._screens[-1] if before is None else before
+
+    def observation(self, palette: Palette) -> UInt8[np.ndarray, "84 84 4"] | None:
+        """The four frames; nothing where the palette does not know a number."""
+        changed = (self._before[1:] != self._before[:-1]) | (self._after[1:] != self._after[:-1])
+        places = np.flatnonzero(changed)
+        frames, eights = np.divmod(places, changed.shape[1])
+        before, after = (each[frames + 1, eights].view(np.uint8) for each in (self._before, self._after))
+        greys = palette.greys(before, after)
+        if (greys == UNKNOWN).any():
+            return None
+        _carry_on(self._greys, frames, eights, greys.astype(np.uint8).view(np.uint64))
+        touched = np.zeros((DEPTH, SIDE), bool)
+        touched[frames, eights // 40] = True
+        frames, rows = np.nonzero(touched)
+        pairs = self._greys.view(np.uint8).reshape(DEPTH + 1, SIDE, 2, 160)[frames + 1, rows, :, COLUMNS]
+        _carry_on(self._shrunk, frames, rows, shrink(pairs))
+        shown = np.empty((SIDE, SIDE, DEPTH), np.uint8)
+        for frame in range(DEPTH):
+            shown[..., frame] = self._shrunk[frame + 1]
+        return shown
+
+
+def _carry_on(wholes: np.ndarray, frames: np.ndarray, parts: np.ndarray, values: np.ndarray) -> None:
+    """Make each frame but the first from the one before it and its changed parts."""
+    ends = np.searchsorted(frames, np.arange(DEPTH + 1)).tolist()
+    for frame in range(DEPTH):
+        mine = slice(ends[frame], ends[frame + 1])
+        wholes[frame + 1] = wholes[frame]
+        wholes[frame + 1][parts[mine]] = values[mine]
 
 
 def grey_values(colours: UInt8[np.ndarray, "*pixel 3"]) -> UInt8[np.ndarray, "*pixel"]:
@@ -72,16 +111,17 @@ def grey_values(colours: UInt8[np.ndarray, "*pixel 3"]) -> UInt8[np.ndarray, "*p
     return (colours @ LUMINANCE).astype(np.uint8)
 
 
-def shrink(frames: UInt8[np.ndarray, "frame 168 156"]) -> UInt8[np.ndarray, "84 84 frame"]:
-    """Scale frames to 84x84 by the mean over the area that each new pixel covers, rounded to the nearest number."""
-    pairs = np.add(frames[:, 0::2], frames[:, 1::2], dtype=np.float32)
-    # 13 columns become 7. All sums are whole numbers below 2^24, so they are exact in whichever order they are added.
-    sums = (pairs.reshape(-1, 13) @ _SEVENTHS).astype(np.uint16)
-    means = ((sums + 13) // 26).astype(np.uint8)
-    return np.stack(list(means.reshape(len(frames), SIDE, SIDE)), axis=2)
+def shrink(pairs: UInt8[np.ndarray, "pair 2 156"]) -> UInt8[np.ndarray, "pair 84"]:
+    """Scale pairs of rows to rows of 84 by the mean over the area that each new pixel covers, rounded to the nearest.
+
+    13 columns become 7. All sums are whole numbers below 2^24, so they are exact in whichever order they are added.
+    """
+    rows = np.add(pairs[:, 0], pairs[:, 1], dtype=np.float32)
+    sums = (rows.reshape(-1, 13) @ _SEVENTHS).astype(np.uint16)
+    return ((sums + 13) // 26).astype(np.uint8).reshape(-1, SIDE)
 
 
-def _sevenths() -> np.ndarray:
+def _sevenths() -> Float[np.ndarray, "13 7"]:
     """How many sevenths of each of 13 columns each of 7 new columns covers."""
     edges = np.arange(8) * 13
     starts = np.arange(13)[:, None] * 7

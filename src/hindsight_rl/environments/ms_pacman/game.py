@@ -14,7 +14,7 @@ from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.extras import import_ale
 from hindsight_rl.environments.hosted import HostedTask
 from hindsight_rl.environments.interface import remaining_time_reward
-from hindsight_rl.environments.ms_pacman.frames import Frame, Palette, shrink
+from hindsight_rl.environments.ms_pacman.frames import Frames, Palette
 from hindsight_rl.environments.simulators import Observed, Simulator, SimulatorSource
 
 ACTIONS = ("UP", "RIGHT", "LEFT", "DOWN")
@@ -22,6 +22,8 @@ TICKS = 13
 """How long an action is held."""
 FRAME_TICKS = (1, 5, 9, 13)
 """The ticks of an action whose frame, combined with the one before, the policy is shown."""
+READ_TICKS = (1, 4, 5, 8, 9, 12, 13)
+"""These and those before them."""
 FROZEN_TICKS = 253
 """Ticks skipped after the console is switched on.
 
@@ -106,15 +108,19 @@ class MsPacman(Simulator):
     def __init__(self) -> None:
         self._actions = [getattr(import_ale().Action, name) for name in ACTIONS]
         self._emulator = open_emulator()
-        self._palette = Palette()
         hold(self._emulator, self._actions[0], FROZEN_TICKS + TICKS)
         self._start = self._emulator.cloneState()
         # Restoring a state does not restore the screen, and the first frame is combined with the one before it.
-        self._last_frame = self._start_frame = self._frame(None)
+        self._start_screen = self._emulator.getScreen()
+        self._palette, self._frames = Palette(), Frames()
+        self._palette.learn(self._start_screen, self._emulator.getScreenRGB)
+        self._read = dict(zip(READ_TICKS, self._frames.places[1:], strict=True))
+        self._taken: list[Any] = []
 
     def reset(self, seed: int) -> Observed:
         self._emulator.restoreState(self._start)
-        self._last_frame = self._start_frame
+        self._taken = []
+        self._frames.advance(self._start_screen)
         return self._act(self._actions[_generator(seed, "start").integers(len(self._actions))])
 
     def sample_goal(self, seed: int) -> np.ndarray:
@@ -122,6 +128,7 @@ class MsPacman(Simulator):
         return np.array(goals[_generator(seed, "goal").integers(len(goals))], np.float32)
 
     def step(self, action: np.ndarray) -> Observed:
+        self._frames.advance()
         return self._act(self._actions[int(action)])
 
     def picture(self, goal: np.ndarray) -> np.ndarray:
@@ -136,25 +143,31 @@ class MsPacman(Simulator):
         del self._emulator
 
     def _act(self, action: Any) -> Observed:
-        frames = []
-        frame = self._last_frame
+        self._taken.append(action)
         for tick in range(1, TICKS + 1):
             self._emulator.act(action)
-            if tick in FRAME_TICKS:
-                before, frame = frame, self._frame(frame)
-                frames.append(self._palette.greatest(before, frame))
-            elif tick + 1 in FRAME_TICKS:
-                frame = self._frame(frame)
+            if tick in self._read:
+                self._emulator.getScreen(self._read[tick])
             if tick == TICK_SEEN:
                 memory = self._emulator.getRAM()
-        self._last_frame = frame
+        observation = self._frames.observation(self._palette)
+        if observation is None:
+            self._learn_colours()
+            observation = self._frames.observation(self._palette)
+            assert observation is not None
         cell = np.array(cell_in_memory(memory), np.float32)
-        return Observed(shrink(np.stack(frames)), cell, self._emulator.lives() < LIVES)
+        return Observed(observation, cell, self._emulator.lives() < LIVES)
 
-    def _frame(self, last: Frame | None) -> Frame:
-        return self._palette.frame(self._emulator.getScreen(), self._emulator.getScreenRGB, last)
+    def _learn_colours(self) -> None:
+        """Play the episode so far again, for the colours of what has not been seen before: there are few of them."""
+        self._emulator.restoreState(self._start)
+        for action in self._taken:
+            for _ in range(TICKS):
+                self._emulator.act(action)
+                self._palette.learn(self._emulator.getScreen(), self._emulator.getScreenRGB)
 
 
+@cache
 def cell_of(horizontal: int, vertical: int) -> tuple[int, int]:
     """The cell (row, column) that covers most of Ms. Pac-man when her position in the console's memory is this.
 
