@@ -269,6 +269,15 @@ def test_table_of_what_is_missing_names_the_causes() -> None:
     assert (record["missing"], record["failed"], record["search_unfinished"]) == ("0", "1", "False")
 
 
+def test_tables_of_comparisons_say_how_many_there_are() -> None:
+    for name in ("comparison", "aggregate comparison"):
+        count = len(TABLES[name].rows)
+        said = re.search(r"\((\d+) comparisons, not corrected for their number\)$", TABLES[name].title)
+        assert int(said[1]) == count > 1 if said else count == 1
+    one = study_tables.comparison_table(comparisons(STUDY)[:1])
+    assert "comparisons" not in one.title
+
+
 def test_other_tables_have_a_row_for_each_row() -> None:
     lengths = {name: len(table.rows) for name, table in TABLES.items()}
     assert lengths == {

@@ -76,8 +76,9 @@ def threshold_table(rows: Iterable[ThresholdRow]) -> Table:
 
 def comparison_table(rows: Iterable[ComparisonRow]) -> Table:
     """How probable it is that one method beats another."""
+    rows = list(rows)
     return _table(
-        "Probability that a run of the first method beats one of the second",
+        f"Probability that a run of the first method beats one of the second{_uncorrected(rows)}",
         rows,
         (Column("environment", "text"), lambda row: row.environment),
         _BATCH_SIZE,
@@ -135,8 +136,14 @@ def aggregate_table(rows: Iterable[AggregateRow]) -> Table:
 
 def aggregate_comparison_table(rows: Iterable[AggregateComparisonRow]) -> Table:
     """How probable it is that one method beats another, over all environments together."""
+    rows = list(rows)
     title = "Probability that a run of the first method beats one of the second, over all environments"
-    return _table(title, rows, _BATCH_SIZE, *_PAIR, _ENVIRONMENTS)
+    return _table(title + _uncorrected(rows), rows, _BATCH_SIZE, *_PAIR, _ENVIRONMENTS)
+
+
+def _uncorrected(comparisons: Sequence[Any]) -> str:
+    """What to bear in mind of many intervals of 95 %: about one in twenty misses."""
+    return f" ({len(comparisons)} comparisons, not corrected for their number)" if len(comparisons) > 1 else ""
 
 
 def _choices(rows: Sequence[PerformanceRow | SensitivityRow]) -> list[Entry]:
