@@ -12,6 +12,8 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "build" / "docs-source"
 TEXTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CITATION.cff", "LICENSE")
 PAGES = (*TEXTS, "docs", "results", "examples")
+LEFT_OUT = {"settings.json", "summary.json", "versions.json", "evaluations.csv"}
+"""No page links to them, and a copy with them would be one more run folder for `hindsight runs`."""
 
 
 def main() -> None:
@@ -20,10 +22,10 @@ def main() -> None:
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *PAGES]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     for name in listed:
-        if (ROOT / name).is_file():
+        if (ROOT / name).is_file() and Path(name).name not in LEFT_OUT:
             (SOURCE / name).parent.mkdir(parents=True, exist_ok=True)
             copy(ROOT / name, SOURCE / name)
-    print(f"{len(listed)} files in {SOURCE.relative_to(ROOT)}")
+    print(f"{sum(path.is_file() for path in SOURCE.rglob('*'))} files in {SOURCE.relative_to(ROOT)}")
 
 
 def copy(source: Path, target: Path) -> None:

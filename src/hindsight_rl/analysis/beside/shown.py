@@ -29,7 +29,7 @@ def comparison_table(panel: Panel, measure: Measure) -> Table:
     """How well each entry did, and how probably one of its runs beats one of the first entry's."""
     first = panel.rows[0].name
     columns = (
-        Column("runs of", "text"),
+        Column("name", "text"),
         Column("runs", "text"),
         Column(_WORDS[measure], "number"),
         Column("95 % interval", "interval"),
