@@ -75,6 +75,7 @@ def make_program(task: Task, settings: Settings) -> Program:
     if isinstance(task, Environment):
         require_shapes(task)
     agent = make_agent(method, settings.row, task, options)
+    agent = agent._replace(init=functools.partial(_first_state, agent.init))
     require_play_ahead(task, agent, settings)
 
     def init(seed: Int[Array, ""]) -> RunState:
@@ -96,6 +97,16 @@ def make_program(task: Task, settings: Settings) -> Program:
         jax.jit(agent.exploit),
         agent.update if agent.updates_on_host else jax.jit(agent.update),
     )
+
+
+def _first_state(init: Callable[[Key[Array, ""]], Any], key: Key[Array, ""]) -> Any:
+    """The types of a state's arrays settled, as an update returns them: others would compile every program twice."""
+
+    def settled(leaf: Any) -> Any:
+        plain = isinstance(leaf, jax.Array) and not jnp.issubdtype(leaf.dtype, jax.dtypes.extended)
+        return jax.lax.convert_element_type(leaf, leaf.dtype) if plain else leaf
+
+    return jax.tree.map(settled, init(key))
 
 
 def require_play_ahead(task: Task, agent: Agent, settings: Settings) -> None:
