@@ -81,6 +81,7 @@ def refusal(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyt
         (["render", "run", "--polici", "1"], "There is no flag '--polici' of 'render'. Did you mean '--policy'?"),
         (["trian", ENVIRONMENT], "There is no command 'trian'. Did you mean 'train'?"),
         (["environment"], "Did you mean 'environments'?"),
+        (["train", "FetchReach-v4"], "Gymnasium's have gym: before them: gym:FetchReach-v4."),
     ],
 )
 def test_unknown_name_gets_the_nearest_match(refusal: Refusal, arguments: list[str], words: str) -> None:
@@ -97,6 +98,10 @@ def test_unknown_name_gets_the_nearest_match(refusal: Refusal, arguments: list[s
         (["train", ENVIRONMENT, "--until-success", "high"], "--until-success must be a number, not 'high'."),
         (["train", ENVIRONMENT, "--hidden-layers", "wide"], "--hidden-layers cannot be 'wide'."),
         (["train", ENVIRONMENT, "--minutes"], "--minutes needs a value."),
+        (["train", ENVIRONMENT, "--hidden-layers"], "--hidden-layers needs a value."),
+        (["train", ENVIRONMENT, "--method", "hpg", "--hidden-layers", "--batches", "2"], "--hidden-layers needs a "),
+        (["runs", "--filter"], "--filter needs a value. See: hindsight runs --help"),
+        (["study", "plan", "paper", "--methods", "--json"], "--methods needs a value. See: hindsight study plan "),
         (["zoo", "all"], "Not understood: all."),
         (["export"], "'hindsight export' needs RUN: A folder that `hindsight train` made, a policy file, or a policy "),
         (
@@ -229,8 +234,9 @@ def test_damaged_checkpoint_is_not_resumed(
     ("flags", "lower"),
     [
         (["--batch-size", "10000000000"], "lower the batch size or the horizon."),
-        (["--hidden-layers", "1000000", "1000000"], "lower the runs, the hidden layers or the capacity of the rep"),
-        (["--runs", "1000000000"], "lower the runs, the hidden layers or the capacity of the replay buffer."),
+        (["--hidden-layers", "1000000", "1000000"], "lower the runs, the hidden layers, the kept episodes, "),
+        (["--runs", "1000000000"], "lower the runs, the hidden layers, the kept episodes, the pairs or the minibatch."),
+        (["--method", "dqn", "--runs", "1000000000"], "the hidden layers or the capacity of the replay buffer."),
         (["--evaluation-episodes", "1000000000000"], "lower the evaluation episodes."),
     ],
 )

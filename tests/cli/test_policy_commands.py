@@ -122,6 +122,13 @@ def test_goals_that_cannot_be(flags: list[str], sentence: str, capsys: pytest.Ca
     assert refused(capsys, "evaluate", "zoo:bit-flipping-8", *flags) == sentence
 
 
+def test_a_goal_that_is_never_drawn_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["evaluate", "zoo:four-rooms", "--episodes", "3", "--goal", *"33", *"55", "99", "99", "--json"])
+    shown = capsys.readouterr()
+    assert shown.err == "2 goals (5 5, ...) the environment never draws.\n"
+    assert [row["mean_return"] for row in json.loads(shown.out)["runs"][0]["goals"]][1:] == [0, 0]
+
+
 def test_files_of_goals_that_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "goals.txt"
     for text, sentence in (("1 2\n", "Goal 1 in"), ("a\n", "must hold a goal in each line"), ("", "has 0.")):

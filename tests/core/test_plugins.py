@@ -15,6 +15,8 @@ from hindsight_rl.estimators.table import find_estimator
 from hindsight_rl.methods.registry import find_method
 
 MODULE = """
+import sys
+from json import dumps
 class Things:
     first = 1
     second = 2

@@ -106,6 +106,10 @@ def read_goals(command: Evaluate, task: Task) -> np.ndarray | None:
         raise HindsightError(f"The goals in {where} are not all finite numbers.")
     if command.episodes < len(goals):
         raise HindsightError(f"{command.episodes} episodes are fewer than the {len(goals)} goals: ask for more.")
+    never = goals[~(np.asarray(jax.vmap(task.goal_probability)(jnp.asarray(goals))) > 0)]
+    if len(never):
+        shown = " ".join(f"{value:g}" for value in np.ravel(never[0]))
+        _notice(f"{counted(len(never), 'goal')} ({shown}{', ...' * (len(never) > 1)}) the environment never draws.")
     return goals
 
 

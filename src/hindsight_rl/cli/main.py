@@ -2,9 +2,10 @@
 
 import contextlib
 import io
+import itertools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import is_dataclass
 from difflib import get_close_matches
 from typing import Any, get_type_hints
@@ -115,19 +116,32 @@ def _require_known(arguments: Sequence[str], program: str, commands: dict[str, A
             if hasattr(commands[name], "asked") and not get_close_matches(flag, _flags(TrainOwn), cutoff=0.8):
                 raise refuse_flag(commands[name], flag)
             raise unknown(f"flag of '{f'{kind} {name}'.strip()}'", flag, known)
+    _require_values(rest, commands[name], f"{program} {name}")
 
 
 def _flags(command: Any) -> list[str]:
     """The flags of a command, those of its groups included."""
     found: list[str] = []
+    for spelled, kind, grouped in _fields(command):
+        found += [f"--{spelled}", f"--no-{spelled}"] if grouped and kind is bool else [f"--{spelled}"]
+    return found
+
+
+def _fields(command: Any) -> Iterator[tuple[str, Any, bool]]:
+    """Each flag, without its dashes, the type of its value, and whether it belongs to a group."""
     for field, kind in get_type_hints(command).items():
         if is_dataclass(kind):
-            for name, bare in get_type_hints(kind).items():
-                spelled = name.replace("_", "-")
-                found += [f"--{spelled}", f"--no-{spelled}"] if bare is bool else [f"--{spelled}"]
+            yield from ((name.replace("_", "-"), bare, True) for name, bare in get_type_hints(kind).items())
         elif field in command.__dataclass_fields__:
-            found.append(f"--{field.replace('_', '-')}")
-    return found
+            yield field.replace("_", "-"), kind, False
+
+
+def _require_values(arguments: Sequence[str], command: Any, see: str) -> None:
+    """Refuse a flag that takes several values and has none, which the parser takes for an empty list."""
+    several = {f"--{name}" for name, kind, _ in _fields(command) if "tuple[" in str(kind)}
+    for flag, following in itertools.pairwise([*arguments, "--"]):
+        if flag in several and following.startswith("--"):
+            raise HindsightError(f"{flag} needs a value. See: {see} --help")
 
 
 def _parse(arguments: list[str], program: str, commands: dict[str, Any], description: str) -> Any:

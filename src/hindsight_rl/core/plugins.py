@@ -10,6 +10,7 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
 from hindsight_rl.core.errors import HindsightError, gist, unknown
@@ -75,10 +76,19 @@ def load_object(reference: str, kind: str) -> Any:
         raise HindsightError(f"The {kind} '{reference}' cannot be loaded: {gist(error)}.") from error
     for part in path.split("."):
         if not hasattr(found, part):
-            names = [name for name in vars(found) if not name.startswith("_")]
-            raise unknown(f"{kind} in '{module_name}'", part, names)
+            raise unknown(f"{kind} in '{module_name}'", part, _names_in(found, module_name.partition(".")[0]))
         found = getattr(found, part)
     return found
+
+
+def _names_in(holder: Any, package: str) -> list[str]:
+    """What a module or class has of its own package: not the modules, classes and functions that it imported."""
+
+    def imported(one: Any) -> bool:
+        elsewhere = getattr(one, "__module__", "").partition(".")[0] != package
+        return isinstance(one, ModuleType) or (isinstance(one, type | FunctionType) and elsewhere)
+
+    return [name for name, one in vars(holder).items() if not name.startswith("_") and not imported(one)]
 
 
 @cache

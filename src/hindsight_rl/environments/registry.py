@@ -108,6 +108,8 @@ def find_entry(name: str) -> Entry:
     announced = _announced()
     if name not in announced:
         refuse_path(name, "environment")
+        if re.search(r"-v\d+$", name):
+            raise HindsightError(f"There is no environment '{name}'. Gymnasium's have gym: before them: gym:{name}.")
         raise unknown("environment", name, [*ENVIRONMENTS, *announced])
     return _entry_of(load_installed(GROUP, name, "environment"), name)
 
