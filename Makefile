@@ -84,6 +84,9 @@ results-paper: setup ## The paper's small environments as a study (many hours; g
 	$(BIN)/hindsight study export studies/paper-small --output results/paper/evaluations.parquet
 	$(BIN)/hindsight study run results/paper/checks.toml
 	$(BIN)/hindsight study export studies/paper-checks --output results/paper/checks.parquet
+	$(BIN)/hindsight study run results/paper/again.toml
+	$(BIN)/hindsight study export studies/paper-again --output results/paper/again.parquet
+	$(BIN)/python scripts/paper_cells.py
 
 results-halving: setup ## Successive halving beside the full grid (half an hour; goes on where it stopped)
 	$(BIN)/python scripts/results_halving.py
