@@ -540,6 +540,15 @@ def test_exploring_without_bounds_is_refused() -> None:
         hppo_agent(Endless(), HPPOOptions(exploration=0.1))
 
 
+def test_entropy_weighs_less_in_long_episodes_and_more_where_there_are_many_actions() -> None:
+    options = HPPOOptions()
+    sizes = {(4, 32): 2.5 / 31, (8, 51): 0.05, (16, 17): 0.1, (16, 51): 0.1, (4, 301): 2.5 / 300, (100, 101): 0.1}
+    for (actions, horizon), weight in sizes.items():
+        assert options.entropy_weight(actions, horizon) == pytest.approx(weight)
+    assert options.entropy_weight(0, 51) == 0.01
+    assert HPPOOptions(entropy=0.0).entropy_weight(100, 101) == 0
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

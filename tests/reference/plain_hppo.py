@@ -122,7 +122,7 @@ def policy_gradient(weights: Weights, minibatch: list[Decision], options: PPOOpt
         coefficient = 0.0 if clipped else one.weight * one.advantage * ratio
         taken = np.eye(len(logs))[one.action]
         entropy = -float(probabilities @ logs)
-        slope = coefficient * (taken - probabilities) - options.entropy_weight(False, 4) * probabilities * (
+        slope = coefficient * (taken - probabilities) - options.entropy_weight(len(logs), 4) * probabilities * (
             logs + entropy
         )
         for part, more in zip(total, backward(weights, one.inputs, -slope / len(minibatch)), strict=True):

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
 from hindsight_rl.agents.episode_buffer import EpisodeBuffer, add_episodes, empty_buffer
 from hindsight_rl.agents.hppo_options import FEW_NUMBERS, PPOOptions
-from hindsight_rl.agents.hppo_samples import mean_reward, work_of
+from hindsight_rl.agents.hppo_samples import choices_of, mean_reward, work_of
 from hindsight_rl.agents.hppo_update import OPTIMISER, Learned, Notes, learn
 from hindsight_rl.agents.interface import CAUSES, Agent, Rates, Update, all_finite
 from hindsight_rl.core.episodes import Episodes
@@ -166,7 +166,7 @@ def _remark(task: Task, options: PPOOptions, widths: Sequence[int], uniform: flo
         *([f"each state looked at under {work.goals} goals together"] if work.goals > 1 else []),
         f"{slots} episodes{pictures} kept ({_megabytes(task, slots):.2g} MB of each checkpoint)",
         f"layers of {' '.join(map(str, widths))}",
-        f"entropy {options.entropy_weight(task.continuous, task.horizon):.2g}",
+        f"entropy {options.entropy_weight(choices_of(task), task.horizon):.2g}",
         f"{uniform:.0%} of actions uniform" if uniform else "actions from the policy alone",
         "inputs normalised" if options.normalise else "inputs as they are",
         *([f"{waves} waves of each input"] if waves else []),

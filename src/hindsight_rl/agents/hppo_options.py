@@ -17,6 +17,7 @@ STEPS_FOR_AN_EPISODE = 5.0
 """The fewest; more where there are many actions or states."""
 STEPS_FOR_AN_ACTION = 3 / 8
 DECISIONS_FOR_A_STEP = 20
+FEW_ACTIONS = 8
 FEW_NUMBERS = 8
 """Up to so many numbers of observation and goal together are shown as waves too, and to smaller networks."""
 MOST_DECISIONS = 1600
@@ -81,7 +82,8 @@ class PPOOptions(Options):
     """KL divergence, added up over the draws, at which the steps on a batch stop; never unless given."""
     entropy: Amount | None = None
     """Weight of the policy's entropy, beside advantages with a mean square of one. Unless given, 0.01 where
-    actions are continuous; otherwise 0.1, less where episodes are longer than 25 actions, as 0.05 for 50."""
+    actions are continuous; otherwise 0.1, less where episodes are longer than 25 actions, as 0.05 for 50; but less than
+    that only in so far as there are few actions to choose from: 0.1 from 16 on in episodes of 50."""
     target_rate: PositiveShare = 0.05
     """How far the target critic moves towards the critic at each step."""
     exploration: Share | None = None
@@ -135,12 +137,14 @@ class PPOOptions(Options):
         """Gradient steps on so many new episodes."""
         return self.gradient_steps or math.ceil(episodes * work.steps_for_an_episode)
 
-    def entropy_weight(self, continuous: bool, horizon: int) -> float:
-        """Of continuous actions one deviation serves all states, so that a small weight moves it.
+    def entropy_weight(self, actions: int, horizon: int) -> float:
+        """Where there are so many actions to choose from (0 if they are vectors).
 
-        In a long episode many actions must go right, so that each may be left less to chance.
+        Of vectors one deviation serves all states, so that a small weight moves it. In a long episode many actions must
+        go right, so that each may be left less to chance. But the more there are to choose from, the less often each
+        was tried, and the more of what seems good about it is chance itself.
         """
-        chosen = 0.01 if continuous else min(0.1, 2.5 / (horizon - 1))
+        chosen = min(0.1, 2.5 / (horizon - 1) * max(1.0, actions / FEW_ACTIONS)) if actions else 0.01
         return chosen if self.entropy is None else self.entropy
 
     def offset(self, early: float, late: float) -> float:

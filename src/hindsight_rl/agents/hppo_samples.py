@@ -62,9 +62,14 @@ class Samples(NamedTuple):
     """Rows that are no decisions are padding."""
 
 
+def choices_of(task: Task) -> int:
+    """The actions that there are to choose from; 0 if they are vectors."""
+    return 0 if task.continuous else task.action_count
+
+
 def work_of(task: Task, options: PPOOptions) -> Work:
     """What is done with a batch of a task's episodes."""
-    return options.work(0 if task.continuous else task.action_count, task.horizon, task.shows_pictures)
+    return options.work(choices_of(task), task.horizon, task.shows_pictures)
 
 
 def draw_pairs(task: Task, options: PPOOptions, buffer: EpisodeBuffer, key: Key[Array, ""]) -> Pairs:

@@ -120,7 +120,8 @@ def descend(
     actions = episodes.actions[rows.slots, rows.times]
     clock = rows.times / episodes.actions.shape[1]
     count = jnp.maximum(jnp.sum(rows.decides), 1)
-    entropy = options.entropy_weight(isinstance(old.head, Normal), episodes.observations.shape[1])
+    choices = 0 if isinstance(old.head, Normal) else old.head.size
+    entropy = options.entropy_weight(choices, episodes.observations.shape[1])
     (_, found), slope = jax.value_and_grad(policy_loss, has_aux=True)(
         learned.actor, old, observations, goals, actions, rows, options.clip, entropy
     )
