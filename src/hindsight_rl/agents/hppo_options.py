@@ -18,6 +18,7 @@ STEPS_FOR_AN_EPISODE = 5.0
 STEPS_FOR_AN_ACTION = 3 / 8
 DECISIONS_FOR_A_STEP = 20
 FEW_ACTIONS = 8
+"""Up to so many there is less entropy in long episodes; with more, less of that."""
 FEW_NUMBERS = 8
 """Up to so many numbers of observation and goal together are shown as waves too, and to smaller networks."""
 MOST_DECISIONS = 1600
