@@ -94,9 +94,12 @@ def test_long_times_and_lost_returns() -> None:
         progress.update(0, 1.0, float("nan"), 10.0)
         clock.now += 60
         progress.update(100, float("nan"), float("nan"), 0.5, failed_runs=1)
+        clock.now += 60
+        progress.update(101, 1.0, float("nan"), 0.008)
     assert written.getvalue().decode().splitlines() == [
         "hpg  0/10000 batches  return 1.00  10 updates/s",
         "hpg  100/10000 batches  return unknown (1 run failed)  0.50 updates/s  1:39:00 left",
+        "hpg  101/10000 batches  return 1.00  125 s/update  3:16:01 left",
     ]
 
 

@@ -129,7 +129,7 @@ class TrainingProgress:
         parts = [
             f"{batch}/{self._total_batches} batches",
             _return(mean_return, spread, "+-" if self._console.options.ascii_only else "±") + _failures(failed_runs),
-            f"{_rate(updates_per_second)} updates/s",
+            _rate(updates_per_second),
             self._time(batch, now),
         ]
         self._line.show("  ".join(part for part in parts if part), batch / self._total_batches, due)
@@ -170,8 +170,10 @@ def _return(mean: float, spread: float, sign: str) -> str:
 
 
 def _rate(updates_per_second: float) -> str:
+    if 0 < updates_per_second < 0.1:
+        return f"{1 / updates_per_second:,.0f} s/update"
     digits = 0 if updates_per_second >= 10 else 1 if updates_per_second >= 1 else 2
-    return f"{updates_per_second:.{digits}f}"
+    return f"{updates_per_second:.{digits}f} updates/s"
 
 
 def _failures(failed_runs: int) -> str:
