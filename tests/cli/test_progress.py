@@ -95,12 +95,23 @@ def test_long_times_and_lost_returns() -> None:
         clock.now += 60
         progress.update(100, float("nan"), float("nan"), 0.5, failed_runs=1)
         clock.now += 60
-        progress.update(101, 1.0, float("nan"), 0.008)
+        progress.update(200, 1.0, float("nan"), 0.008)
     assert written.getvalue().decode().splitlines() == [
         "hpg  0/10000 batches  return 1.00  10 updates/s",
         "hpg  100/10000 batches  return unknown (1 run failed)  0.50 updates/s  1:39:00 left",
-        "hpg  101/10000 batches  return 1.00  125 s/update  3:16:01 left",
+        "hpg  200/10000 batches  return 1.00  125 s/update  1:38:00 left",
     ]
+
+
+def test_the_time_left_soon_forgets_what_compiled_in_the_first_batch() -> None:
+    console, written = plain_console()
+    clock = Clock()
+    with TrainingProgress(10, console, "hppo", clock=clock) as progress:
+        for batch, seconds in ((0, 0), (1, 60), (2, 10), (4, 20)):
+            clock.now += seconds
+            progress.update(batch, 1.0, 0.1, 1.0)
+    left = [line.rpartition("  ")[2] for line in written.getvalue().decode().splitlines()]
+    assert left[1:] == ["09:00 left", "01:20 left", "01:00 left"]
 
 
 def test_label_and_note_are_not_markup() -> None:

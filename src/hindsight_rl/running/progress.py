@@ -99,6 +99,7 @@ class TrainingProgress:
         self._clock = clock
         self._entered = clock()
         self._first: tuple[int, float] | None = None
+        self._trained: tuple[int, float] | None = None
         self._line = LiveLine(console, label, interval, clock)
 
     def __enter__(self) -> Self:
@@ -126,6 +127,8 @@ class TrainingProgress:
         now = self._clock()
         due = self._first is None or batch >= self._total_batches
         self._first = self._first or (batch, now)
+        if batch > self._first[0]:
+            self._trained = self._trained or (batch, now)
         parts = [
             f"{batch}/{self._total_batches} batches",
             _return(mean_return, spread, "+-" if self._console.options.ascii_only else "±") + _failures(failed_runs),
@@ -135,10 +138,15 @@ class TrainingProgress:
         self._line.show("  ".join(part for part in parts if part), batch / self._total_batches, due)
 
     def _time(self, batch: int, now: float) -> str:
-        """The time left at the pace since the first update (so without compilation); at the end, the time taken."""
+        """The time left; at the end, the time taken.
+
+        At the pace since the first update that was seen: before it all compiles, or what learns from simulators.
+        """
         if batch >= self._total_batches:
             return f"took {duration(now - self._entered)}"
         first_batch, first_time = self._first or (batch, now)
+        if self._trained and batch > self._trained[0]:
+            first_batch, first_time = self._trained
         if batch <= first_batch or now <= first_time:
             return ""
         seconds_per_batch = (now - first_time) / (batch - first_batch)
