@@ -32,6 +32,7 @@ SHOWN: dict[str, tuple[int, list[str]]] = {
     "empty-room": (10_000, ["empty-room"]),
     "four-rooms": (10_000, ["four-rooms"]),
     "fetch-reach": (500, ["gym:FetchReach-v4", "--batches", "20", "--evaluate-every", "10"]),
+    "point-maze": (500, ["gym:PointMaze_UMaze-v3", "--batches", "20"]),
     "fetch-push": (500, ["fetch-push", "--batches", "135"]),
 }
 """Episodes to measure each policy on, and what it is trained with: arguments of `hindsight train`."""
