@@ -21,6 +21,7 @@ class Callback:
     """A function that is called after each evaluation, with something to do before the first and after the last."""
 
     evaluated: Evaluated
+    """Takes the snapshot of an evaluation, with its `batch` and all `evaluations` so far; True ends the training."""
     begin: Callable[[Mapping[str, Any]], None] = lambda settings: None
     """Called with all settings by name, the environment's name among them."""
     end: Callable[[], None] = lambda: None
