@@ -1,9 +1,10 @@
 """Kill parts of Ray at random while a study runs on it: `python scripts/chaos_cluster.py --rounds 100 --seed 1`.
 
-Each round starts a study on a Ray of its own, kills one of its processes (driver, worker, raylet, head or agent) with
-SIGKILL at a random moment of that process's life, and at once gives the same command again until it succeeds. What is
-recorded then must be what the study comes to without Ray and without faults, to the byte, each run once. Nothing that
-was recorded before may be gone. A round in which the study ended before the kill is played again.
+Each round starts a study on a Ray of its own, kills one of its processes (the command, the driver that it guards, a
+worker, raylet, head or agent) with SIGKILL at a random moment of that process's life, and at once gives the same
+command again until it succeeds. What is recorded then must be what the study comes to without Ray and without faults,
+to the byte, each run once. Nothing that was recorded before may be gone. Unless it was killed itself, a command that
+met a fault goes on (0) or ends with a sentence (2). A round in which the study ended before the kill is played again.
 """
 
 import argparse
@@ -45,13 +46,14 @@ main()
 """
 """The program itself, but for more and smaller pieces that keep a checkpoint at every evaluation."""
 VICTIMS: dict[str, Callable[[str], bool]] = {
+    "command": lambda name: False,
     "driver": lambda name: False,
     "worker": lambda name: name.startswith(("ray::work", "ray::IDLE")),
     "raylet": lambda name: "raylet/raylet" in name,
     "head": lambda name: "gcs/gcs_server" in name,
     "agent": lambda name: name.startswith("ray::") and "Agent" in name,
 }
-USUAL = ("driver", "worker", "raylet", "head")
+USUAL = ("command", "driver", "worker", "raylet", "head")
 """Agents are asked for by name: a raylet whose agent is gone ends itself, so that theirs is a slower death of it."""
 SECONDS_BETWEEN_LOOKS = 0.1
 SECONDS_TO_GO = 100.0
@@ -129,7 +131,9 @@ class Cluster:
 
     def _mended(self, folder: str, process: subprocess.Popen[bytes], kind: str) -> Outcome:
         """Give the same command again after a fault."""
-        ended = self._wait(process)
+        ended, said = self._wait(process), self.said.rstrip().rpartition("\n")[2]
+        if kind != "command" and not (ended == 0 or (ended == 2 and said.startswith("hindsight: "))):
+            raise Broken(f"after a killed {kind} the command ended with {ended}: {self.said}")
         held = rows(self._home / folder)
         if ended and all(self._wait(self._start(folder)) for _ in range(MOST_TRIES)):
             raise Broken(f"after a killed {kind} the same command did not succeed {MOST_TRIES} times: {self.said}")
@@ -215,11 +219,13 @@ def rows(folder: Path) -> Counter[tuple[str, ...]]:
 KEYS = "select environment, batch_size, method, stage, choices, seed from runs"
 
 
-def victims(driver: int, kind: str) -> list[int]:
-    """The processes of a kind that belong to a driver."""
-    if kind == "driver":
-        return [driver]
-    return [each for each in descendants(driver) if VICTIMS[kind](name_of(each))]
+def victims(command: int, kind: str) -> list[int]:
+    """The processes of a kind that belong to a command."""
+    if kind == "command":
+        return [command]
+    if kind == "driver":  # the child that the command guards, from when it is there
+        return descendants(command)[:1]
+    return [each for each in descendants(command) if VICTIMS[kind](name_of(each))]
 
 
 def descendants(parent: int) -> list[int]:
@@ -278,7 +284,7 @@ def main() -> None:
     began, kinds, broken = time.monotonic(), Counter[str](), list[str]()
     with tempfile.TemporaryDirectory(prefix="hindsight-chaos-") as home:
         cluster = Cluster(Path(home), seed, chosen.kinds)
-        print(f"seed {seed}; undisturbed on Ray: {cluster.lives['driver']:.0f} seconds", flush=True)
+        print(f"seed {seed}; undisturbed on Ray: {cluster.lives['command']:.0f} seconds", flush=True)
         for number in range(1, chosen.rounds + 1):
             try:
                 outcome = cluster.round()

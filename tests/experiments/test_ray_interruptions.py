@@ -141,6 +141,30 @@ def test_a_head_that_is_gone_while_ray_still_starts_is_a_sentence(compiled_progr
     assert sentence(rest) == HEAD_GONE
 
 
+def test_sigterm_while_ray_starts_is_an_interruption(compiled_programs: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    with begun(tmp_path, compiled_programs) as process:
+        assert process.stderr is not None
+        while not heads_below(process.pid):
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        rest = process.stderr.read()
+    assert process.returncode == 128 + signal.SIGTERM, rest
+    assert sentence(rest).startswith("Interrupted; what is finished is in")
+
+
+def test_a_driver_that_is_ended_without_a_word_is_a_sentence(compiled_programs: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    with begun(tmp_path, compiled_programs) as process:
+        assert process.stderr is not None
+        next(line for line in iter(process.stderr.readline, "") if "4 runs in" in line)
+        os.kill(next(descendants(process.pid)), signal.SIGABRT)
+        rest = process.stderr.read()
+    assert process.returncode == 2, rest
+    assert sentence(rest) == "The process that did the work was ended (signal 6); what is finished is kept."
+    assert len(results_in(tmp_path / "there").runs) >= 4
+
+
 WAITING = """
 import time
 from hindsight_rl.experiments.cluster import head

@@ -59,6 +59,7 @@ def cluster(compiled_programs: Path, tmp_path_factory: pytest.TempPathFactory) -
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_worker_niceness": "0",  # beside other tests workers would stand still
     }
     command, on_loopback = [sys.executable, "-c", CLUSTER, str(lacking)], {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
     with subprocess.Popen(

@@ -15,6 +15,7 @@ from hindsight_rl.cli.train_command import given
 from hindsight_rl.cli.workers import hands, parse_workers
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.environments.hosted import HostedTask, check_workers
+from hindsight_rl.experiments.cluster.guard import guarded
 from hindsight_rl.experiments.configuration import resolve, to_toml
 from hindsight_rl.experiments.definition import Job, modules_named
 from hindsight_rl.experiments.job import check_folder, check_keep_every
@@ -32,6 +33,9 @@ from hindsight_rl.training.settings import make_settings
 
 def run_train(command: Any) -> None:
     """Train as the command says."""
+    workers = parse_workers(command.workers, command.on)
+    if workers.cluster is not None:
+        guarded()
     job = resolved(command)
     if command.print_config:
         print(to_toml(job), end="")
@@ -40,7 +44,6 @@ def run_train(command: Any) -> None:
         raise HindsightError("--keep must name last: it is what --resume goes on from.")
     limits = endings(command.until_success, command.minutes)
     keep_compiled_programs()
-    workers = parse_workers(command.workers, command.on)
     check_workers([job.environment.task], workers.count)
     program = make_program(job.environment.task, job.settings)  # refuses what cannot work before a folder is made
     require_memory(program, job.settings, job.settings.runs)

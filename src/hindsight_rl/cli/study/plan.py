@@ -9,6 +9,7 @@ from hindsight_rl.cli.console import PlainConsole
 from hindsight_rl.cli.study.commands import StudyPlan
 from hindsight_rl.cli.study.run import read_results, resolve, table, tell_damage
 from hindsight_rl.experiments.cluster.connection import connected
+from hindsight_rl.experiments.cluster.guard import guarded
 from hindsight_rl.experiments.study.estimates import Speed, Work, measured_speed, work_ahead
 from hindsight_rl.experiments.study.ledger import evidence, performances
 from hindsight_rl.experiments.study.plan import Plan, Study
@@ -20,6 +21,8 @@ from hindsight_rl.training.compilation import keep_compiled_programs
 
 def run_plan(command: StudyPlan) -> None:
     """Say what would run."""
+    if command.on is not None:
+        guarded()
     keep_compiled_programs()
     study, folder = resolve(command)
     results = read_results(folder)

@@ -20,6 +20,7 @@ from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.core.numbers import require_positive_integer
 from hindsight_rl.experiments.cluster.connection import Cluster, connected
 from hindsight_rl.experiments.cluster.engine import RayEngine, gpus_for_a_piece
+from hindsight_rl.experiments.cluster.guard import guarded
 from hindsight_rl.experiments.cluster.placement import Placement
 from hindsight_rl.experiments.paper import paper_result
 from hindsight_rl.experiments.study.files import load_study, presets
@@ -48,6 +49,8 @@ from hindsight_rl.training.compilation import keep_compiled_programs
 
 def run_study_command(command: StudyRun) -> None:
     """Run a study as the command says."""
+    if command.on is not None:
+        guarded()
     keep_compiled_programs()
     study, folder = resolve(command)
     require_workers(study, command.workers)

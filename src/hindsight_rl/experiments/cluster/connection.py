@@ -18,13 +18,13 @@ from urllib.parse import urlsplit
 from hindsight_rl.core.cores import cores
 from hindsight_rl.core.errors import HindsightError, gist
 from hindsight_rl.core.interruption import SIGNALS
+from hindsight_rl.experiments.cluster.guard import in_the_hands_of_ray, known_at, known_when_started
 from hindsight_rl.experiments.cluster.head import (
+    GONE,
     SECONDS_BETWEEN_LOOKS,
     SECONDS_TO_ANSWER,
     Head,
-    answering,
     ending_without,
-    known_when_started,
 )
 from hindsight_rl.experiments.cluster.placement import Machine
 
@@ -44,6 +44,8 @@ ALWAYS = {
 LOCAL = {
     # Read by Ray where it looks for this machine's address: without clusters it takes the loopback one.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    # Ray's workers are nice, by 15: beside other work they would stand still. Without Ray ours are not.
+    "RAY_worker_niceness": "0",
 }
 """What Ray reads from the environment when it is imported; what the user has set stays."""
 
@@ -113,13 +115,13 @@ def connected(address: str, needed_for: str = "--on") -> Iterator[Cluster]:
     for name, value in settings.items():
         os.environ.setdefault(name, value)
     ray = _imported(needed_for)
-    if address != "ray":
-        address = _answering(address)
-        _require_token()
-        _require_admission(address)
     handlers, head = {each: signal.getsignal(each) for each in SIGNALS}, Head()
-    with ending_without(head):
+    with in_the_hands_of_ray(), ending_without(head):
         try:
+            if address != "ray":
+                address = _answering(address)
+                _require_token()
+                _require_admission(address)
             _connect(ray, address, head)
             _restore(handlers)
             yield Cluster(ray, address, None if address.startswith(CLIENT) else head)
@@ -136,6 +138,9 @@ def _imported(needed_for: str) -> Any:
     with suppress(AttributeError):
         # What Ray has to say of lost workers would go to standard output, among results; notices tell of them.
         ray._private.worker.print_to_stdstream = lambda *arguments, **options: None
+    with suppress(AttributeError):
+        # While it starts, Ray would take SIGTERM for itself, and end without saving.
+        ray._private.utils.set_sigterm_handler = lambda handler: None
     return ray
 
 
@@ -146,18 +151,25 @@ def _connect(ray: Any, address: str, head: Head) -> None:
         if address == "ray":
             with known_when_started(head, ray):
                 ray.init(address="local", **here, **quiet)
-            head.is_there = head.is_there or answering(*_place(ray.get_runtime_context().gcs_address))
+            if head.is_there is None:
+                known_at(head, *_place(ray.get_runtime_context().gcs_address))
         else:
             if not address.startswith(CLIENT):
-                head.is_there = answering(*_place(address))
+                known_at(head, *_place(address))
             ray.init(address=address, **quiet)
-    except ConnectionError as error:
-        raise _not_admitted(address) from error
-    except ImportError as error:
-        raise HindsightError("ray:// needs Ray's client: pip install 'hindsight-rl[ray]'.") from error
     except Exception as error:  # Ray raises what it likes, bare exceptions too, where a part of it did not start
-        what = "Ray did not start" if address == "ray" else f"Ray at '{address}' refused"
-        raise HindsightError(f"{what}: {gist(error).rstrip('.')}.") from error
+        raise _not_connected(address, head, error) from error
+
+
+def _not_connected(address: str, head: Head, error: Exception) -> HindsightError:
+    if isinstance(error, ImportError):
+        return HindsightError("ray:// needs Ray's client: pip install 'hindsight-rl[ray]'.")
+    if head.is_gone:
+        return HindsightError(GONE)
+    if isinstance(error, ConnectionError) and address != "ray":
+        return _not_admitted(address)
+    what = "Ray did not start" if address == "ray" else f"Ray at '{address}' refused"
+    return HindsightError(f"{what}: {gist(error).rstrip('.')}.")
 
 
 def _answering(address: str) -> str:

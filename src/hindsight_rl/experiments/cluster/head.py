@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import NoReturn
 
 from hindsight_rl.core.errors import HindsightError
 
@@ -62,24 +62,6 @@ def answering(host: str, port: int) -> Callable[[], bool]:
 
 
 @contextmanager
-def known_when_started(head: Head, ray: Any) -> Iterator[None]:
-    """Know the head of a Ray of our own as soon as its process begins: Ray names it only once all others run too."""
-    services = ray._private.services
-    start: Any = getattr(services, "start_gcs_server", None)
-
-    def started(*arguments: Any, **options: Any) -> Any:
-        begun = start(*arguments, **options)
-        head.is_there = lambda: begun.process.poll() is None
-        return begun
-
-    services.start_gcs_server = started
-    try:
-        yield
-    finally:
-        services.start_gcs_server = start
-
-
-@contextmanager
 def ending_without(head: Head) -> Iterator[None]:
     """End this process where it stays within for long after the head is gone. What is recorded is whole at any time."""
     left = threading.Event()
@@ -99,13 +81,14 @@ def _end_without(head: Head, left: threading.Event) -> None:
         elif gone_since is None:
             gone_since = now
         elif now - gone_since > SECONDS_TO_LEAVE and not left.is_set():
-            _end()
+            end_with(GONE)
 
 
-def _end() -> None:
+def end_with(sentence: str) -> NoReturn:
+    """End this process at once, as after any mistake."""
     stream = sys.__stderr__
     try:
         if stream is not None:
-            print(f"{SHOW_CURSOR * stream.isatty()}hindsight: {GONE}", file=stream, flush=True)
+            print(f"{SHOW_CURSOR * stream.isatty()}hindsight: {sentence}", file=stream, flush=True)
     finally:
         os._exit(MISTAKE)
