@@ -58,7 +58,7 @@ USUAL = ("command", "driver", "worker", "raylet", "head")
 SECONDS_BETWEEN_LOOKS = 0.1
 SECONDS_TO_GO = 100.0
 """For what belonged to a killed process. Ray's agents try for a minute to tell the head of the end of their raylet."""
-SECONDS_TO_END = 300.0
+SECONDS_TO_END = 900.0
 """A command that has not ended by then, after a fault, hangs."""
 MOST_TRIES = 4
 """So often is the same command given; without a further fault the second must do."""

@@ -57,7 +57,7 @@ def test_actors_play_the_same_episodes_also_when_one_is_lost(tmp_path: Path) -> 
     pytest.importorskip("ray")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
     command = [sys.executable, "-c", PLAYED, str(tmp_path / "crash")]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=900, check=False)
     assert done.returncode == 0, done.stderr
     (lost,) = done.stdout.splitlines()
     assert lost.startswith("Worker ")
