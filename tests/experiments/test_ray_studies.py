@@ -173,6 +173,24 @@ def test_an_address_that_does_not_answer_is_named(definition: Path, compiled_pro
         other.shutdown()
 
 
+def test_several_rays_on_a_machine_are_named(definition: Path, compiled_programs: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    named = ["127.0.0.1:7", "127.0.0.1:9"]
+    processes = [
+        subprocess.Popen(["/raylet/raylet", "-c", "read line", f"--gcs-address={each}"], executable="/bin/sh", stdin=-1)
+        for each in named
+    ]
+    command = ["study", "run", str(definition), "--output", str(tmp_path / "x"), "--on", "auto"]
+    ended = run_program(command, compiled_programs)
+    for process in processes:
+        process.communicate()
+    assert ended.returncode == 2
+    said = sentence(ended.stderr)
+    assert said.startswith("Several Rays run on this machine (")
+    assert all(each in said for each in named)
+    assert said.endswith("): name one as --on HOST:PORT.")
+
+
 def test_without_ray_the_extra_is_named(definition: Path, compiled_programs: Path, tmp_path: Path) -> None:
     (tmp_path / "ray.py").write_text("raise ImportError('no Ray here')")
     command = [sys.executable, "-c", "from hindsight_rl.cli import main; main()", "study", "run", str(definition)]

@@ -196,14 +196,15 @@ def _answering(address: str) -> str:
 
 def _found(address: str) -> str:
     """An address as Ray understands it; `auto` is that of the cluster which this machine belongs to."""
-    from ray._private.services import canonicalize_bootstrap_address_or_die
-
+    services: Any = import_module("ray._private.services")
+    here = sorted(services.find_gcs_addresses()) if address == "auto" and not os.environ.get("RAY_ADDRESS") else []
+    if len(here) > 1:
+        raise HindsightError(f"Several Rays run on this machine ({', '.join(here)}): name one as --on HOST:PORT.")
     try:
-        return str(canonicalize_bootstrap_address_or_die(address))
+        return str(services.canonicalize_bootstrap_address_or_die(address))
     except ConnectionError as error:
         raise HindsightError(
-            "This machine belongs to no Ray cluster, or to several: start one with `ray start`, "
-            "or name one by HOST:PORT."
+            "This machine belongs to no Ray cluster: start one with `ray start`, or name one as --on HOST:PORT."
         ) from error
 
 
