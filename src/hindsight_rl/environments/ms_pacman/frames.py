@@ -48,10 +48,14 @@ class Palette:
         self._greys.reshape(256, 256)[np.ix_(known, known)] = greys
 
     def greys(
-        self, before: UInt8[np.ndarray, " pixel"], after: UInt8[np.ndarray, " pixel"]
-    ) -> Int[np.ndarray, " pixel"]:
+        self, before: UInt8[np.ndarray, "*pixel"], after: UInt8[np.ndarray, "*pixel"]
+    ) -> Int[np.ndarray, "*pixel"]:
         """Grey values, `UNKNOWN` where a number was never learned."""
         return self._greys[before.astype(np.uint16) << 8 | after]
+
+
+_NEW = np.arange(1, DEPTH + 1)[:, None]
+"""The frames of this observation."""
 
 
 class Frames:
@@ -79,31 +83,23 @@ class Frames:
     def observation(self, palette: Palette) -> UInt8[np.ndarray, "84 84 4"] | None:
         """The four frames; nothing where the palette does not know a number."""
         changed = (self._before[1:] != self._before[:-1]) | (self._after[1:] != self._after[:-1])
-        places = np.flatnonzero(changed)
-        frames, eights = np.divmod(places, changed.shape[1])
-        before, after = (each[frames + 1, eights].view(np.uint8) for each in (self._before, self._after))
+        eights = np.flatnonzero(changed.any(axis=0))
+        before, after = (each[_NEW, eights].view(np.uint8) for each in (self._before, self._after))
         greys = palette.greys(before, after)
-        if (greys == UNKNOWN).any():
+        if greys.min(initial=0) == UNKNOWN:
             return None
-        _carry_on(self._greys, frames, eights, greys.astype(np.uint8).view(np.uint64))
-        touched = np.zeros((DEPTH, SIDE), bool)
-        touched[frames, eights // 40] = True
-        frames, rows = np.nonzero(touched)
-        pairs = self._greys.view(np.uint8).reshape(DEPTH + 1, SIDE, 2, 160)[frames + 1, rows, :, COLUMNS]
-        _carry_on(self._shrunk, frames, rows, shrink(pairs))
+        self._greys[1:] = self._greys[0]
+        self._greys[1:, eights] = greys.astype(np.uint8).view(np.uint64)
+        touched = np.zeros(SIDE, bool)
+        touched[eights // 40] = True
+        rows = np.flatnonzero(touched)
+        pairs = self._greys.view(np.uint8).reshape(DEPTH + 1, SIDE, 2, 160)[_NEW, rows, :, COLUMNS]
+        self._shrunk[1:] = self._shrunk[0]
+        self._shrunk[1:, rows] = shrink(pairs)
         shown = np.empty((SIDE, SIDE, DEPTH), np.uint8)
         for frame in range(DEPTH):
             shown[..., frame] = self._shrunk[frame + 1]
         return shown
-
-
-def _carry_on(wholes: np.ndarray, frames: np.ndarray, parts: np.ndarray, values: np.ndarray) -> None:
-    """Make each frame but the first from the one before it and its changed parts."""
-    ends = np.searchsorted(frames, np.arange(DEPTH + 1)).tolist()
-    for frame in range(DEPTH):
-        mine = slice(ends[frame], ends[frame + 1])
-        wholes[frame + 1] = wholes[frame]
-        wholes[frame + 1][parts[mine]] = values[mine]
 
 
 def grey_values(colours: UInt8[np.ndarray, "*pixel 3"]) -> UInt8[np.ndarray, "*pixel"]:
@@ -111,14 +107,14 @@ def grey_values(colours: UInt8[np.ndarray, "*pixel 3"]) -> UInt8[np.ndarray, "*p
     return (colours @ LUMINANCE).astype(np.uint8)
 
 
-def shrink(pairs: UInt8[np.ndarray, "pair 2 156"]) -> UInt8[np.ndarray, "pair 84"]:
+def shrink(pairs: UInt8[np.ndarray, "frame pair 2 156"]) -> UInt8[np.ndarray, "frame pair 84"]:
     """Scale pairs of rows to rows of 84 by the mean over the area that each new pixel covers, rounded to the nearest.
 
     13 columns become 7. All sums are whole numbers below 2^24, so they are exact in whichever order they are added.
     """
-    rows = np.add(pairs[:, 0], pairs[:, 1], dtype=np.float32)
+    rows = np.add(pairs[..., 0, :], pairs[..., 1, :], dtype=np.float32)
     sums = (rows.reshape(-1, 13) @ _SEVENTHS).astype(np.uint16)
-    return ((sums + 13) // 26).astype(np.uint8).reshape(-1, SIDE)
+    return ((sums + 13) // 26).astype(np.uint8).reshape(*pairs.shape[:2], SIDE)
 
 
 def _sevenths() -> Float[np.ndarray, "13 7"]:
