@@ -150,8 +150,8 @@ AFTERWARDS = {
 }
 
 
-def main() -> None:
-    """Write the page."""
+def page() -> str:
+    """The page, from what results/ holds."""
     parts = {
         "32 small cells": lines_of(rows_of(performances(FOLDER / "evaluations.parquet"))),
         "Eight hard cells: other settings than the paper's": hosted_lines(),
@@ -160,8 +160,8 @@ def main() -> None:
         if (FOLDER / f"{name}.parquet").exists():
             parts[title] = lines_of(rows_of(performances(FOLDER / f"{name}.parquet")))
     text = [line for title, lines in parts.items() for line in (f"## {title}", "", *lines, "")]
-    (FOLDER / "cells.md").write_text("\n".join([HEAD, *text]))
+    return "\n".join([HEAD, *text])
 
 
 if __name__ == "__main__":
-    main()
+    (FOLDER / "cells.md").write_text(page())
