@@ -112,6 +112,14 @@ def test_what_else_is_documented_is_there() -> None:
     assert set(re.findall(r"`(\w+)`", rows)) == set(extras)
 
 
+def test_every_page_is_in_the_menu_of_the_site() -> None:
+    menu = set(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    assert menu >= {name(page) for page in PAGES}
+    notebooks = {str(path.relative_to(ROOT).with_suffix(".md")) for path in (ROOT / "docs").rglob("*.ipynb")}
+    assert notebooks <= menu
+    assert all((ROOT / page).is_file() for page in menu - notebooks)
+
+
 @pytest.mark.parametrize("text", blocks("toml"))
 def test_a_documented_study_is_accepted(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from hindsight_rl.experiments.study.files import load_study
