@@ -63,6 +63,7 @@ def commands() -> list[Any]:
         text = page.read_text().replace("\\\n", " ")
         lines = [line.strip() for line in text.splitlines() if re.match(r"    (\.venv/bin/)?hindsight ", line)]
         lines += re.findall(r"`(hindsight [^`]*)`", text.replace("\n", " "))
+        lines += re.findall(r"^srun (hindsight .*)$", text, re.MULTILINE)
         for line in lines:
             found.setdefault(line.removeprefix(".venv/bin/"), page)
     return [pytest.param(line, id=f"{name(page)}: {line[:60]}") for line, page in found.items()]
