@@ -3,6 +3,7 @@
 hindsight check examples.point_robot:PointRobot
 hindsight train examples.point_robot:PointRobot
 hindsight train examples.point_robot:DiscretePointRobot
+hindsight render runs/examples.point_robot-PointRobot-hppo-batch16 --trust
 """
 
 from typing import Any
@@ -21,7 +22,10 @@ class PointRobot(gymnasium.Env[dict[str, np.ndarray], np.ndarray]):
 
     max_episode_steps = STEPS
 
-    def __init__(self) -> None:
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = (
+            render_mode  # "rgb_array" where a film is made; whoever wants none leaves this and `render` out
+        )
         goals = spaces.Box(-1, 1, (2,), np.float32)
         self.observation_space: spaces.Space[Any] = spaces.Dict(
             {"observation": spaces.Box(-2, 2, (4,), np.float32), "achieved_goal": goals, "desired_goal": goals}
@@ -50,6 +54,14 @@ class PointRobot(gymnasium.Env[dict[str, np.ndarray], np.ndarray]):
         far = np.linalg.norm(achieved_goal - desired_goal, axis=-1) > REACH
         return -far.astype(np.float32)
 
+    def render(self) -> np.ndarray:  # type: ignore[override]
+        """The table from above: the goal is red, the robot blue."""
+        picture = np.full((200, 200, 3), 255, np.uint8)
+        for place, colour in ((self._goal, (220, 60, 60)), (self._place, (40, 80, 200))):
+            column, row = (90 + 90 * place * (1, -1)).astype(int)
+            picture[row : row + 20, column : column + 20] = colour
+        return picture
+
     def _observation(self) -> dict[str, np.ndarray]:
         seen = np.concatenate([self._place, self._speed])
         return {"observation": seen, "achieved_goal": self._place.copy(), "desired_goal": self._goal.copy()}
@@ -58,8 +70,8 @@ class PointRobot(gymnasium.Env[dict[str, np.ndarray], np.ndarray]):
 class DiscretePointRobot(PointRobot):
     """The same with five actions: no thrust, or full thrust to one of four sides."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__(render_mode)
         self.action_space = spaces.Discrete(len(THRUSTS))
 
     def step(self, action: Any) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:

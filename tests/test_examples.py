@@ -3,6 +3,7 @@
 import runpy
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import hindsight_rl
@@ -25,6 +26,15 @@ def test_the_custom_environment_can_be_learned_and_drawn() -> None:
     assert after > before + 1.5
     assert ring.render(3, [3.0]).count("*") == 1
     assert len((EXAMPLES / "custom_environment.py").read_text().splitlines()) < 60
+
+
+@pytest.mark.parametrize("kind", ["PointRobot", "DiscretePointRobot"])
+def test_the_robot_draws_itself_and_its_goal(kind: str) -> None:
+    gymnasium_goal = pytest.importorskip("hindsight_rl.environments.gymnasium.simulator").GymnasiumGoal
+    robot = gymnasium_goal(runpy.run_path(str(EXAMPLES / "point_robot.py"))[kind], {}, pictures=True)
+    robot.reset(0)
+    colours = np.unique(robot.picture(robot.sample_goal(0)).reshape(-1, 3), axis=0).tolist()
+    assert sorted(colours) == [[40, 80, 200], [220, 60, 60], [255, 255, 255]]
 
 
 def test_the_example_map_is_a_map() -> None:

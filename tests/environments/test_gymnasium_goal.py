@@ -150,6 +150,19 @@ def test_a_picture_shows_the_goal_that_is_asked_for() -> None:
         GymnasiumGoal(Line()).picture(np.zeros(1))
 
 
+def test_what_cannot_draw_says_so_without_a_word_of_opengl() -> None:
+    class Blank(Line):
+        def render(self) -> np.ndarray:
+            raise NotImplementedError
+
+    simulator = GymnasiumGoal(Blank, {"render_mode": "rgb_array"}, pictures=True)
+    simulator.reset(0)
+    with pytest.raises(
+        HindsightError, match=r"'Blank' cannot be drawn \(NotImplementedError: .*\)\.$"
+    ):
+        simulator.picture(np.zeros(1))
+
+
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
@@ -164,6 +177,7 @@ def test_a_picture_shows_the_goal_that_is_asked_for() -> None:
         (lambda: GymnasiumGoal(Line(observation=spaces.Sequence(spaces.Discrete(2)))), "laid out as one vector"),
         (lambda: GymnasiumGoal(Line(), {"width": 3}), r"made already: it takes no options \(width\)"),
         (lambda: GymnasiumGoal("Hopscotch-v0"), "One of your own needs the module that registers it: gym:your_module:"),
+        (lambda: GymnasiumGoal(lambda: Line(), {}, pictures=True), "draws no pictures: it takes no render_mode, which"),
         (lambda: gymnasium_task(Line()), "'Line' sets no limit of steps: give a horizon"),
         (lambda: gymnasium_task(Line(), horizon=1), "at least 2 time steps, not 1"),
     ],

@@ -7,7 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from hindsight_rl.core.errors import HindsightError
+from hindsight_rl.core.errors import HindsightError, gist
+
+OPENGL = (
+    " MuJoCo needs OpenGL: without a display install libegl1 and set MUJOCO_GL=egl before the start, or libosmesa6 and "
+    "MUJOCO_GL=osmesa."
+)
 
 
 def draw(environment: Any, name: str, goal: np.ndarray) -> np.ndarray:
@@ -19,10 +24,8 @@ def draw(environment: Any, name: str, goal: np.ndarray) -> np.ndarray:
         with _unchanged(environment.unwrapped), _goal_shown(environment.unwrapped, goal):
             return np.asarray(environment.render())
     except Exception as error:  # Each OpenGL loader fails in its own way, down to attributes of None.
-        raise HindsightError(
-            f"{name} cannot be drawn ({type(error).__name__}: {error}). MuJoCo needs OpenGL: without a display install "
-            "libegl1 and set MUJOCO_GL=egl before the start, or libosmesa6 and MUJOCO_GL=osmesa."
-        ) from error
+        hint = OPENGL if _is_mujoco(environment.unwrapped) else ""
+        raise HindsightError(f"{name} cannot be drawn ({gist(error)}).{hint}") from error
 
 
 @contextmanager

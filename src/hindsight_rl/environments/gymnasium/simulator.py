@@ -4,6 +4,7 @@ A goal environment observes a dictionary of `observation`, `achieved_goal` and `
 tells the reward under any goal. What a learner needs to know of it is in `gymnasium_task`.
 """
 
+import inspect
 import operator
 import sys
 from collections.abc import Callable, Mapping
@@ -126,6 +127,7 @@ def make_environment(environment: Wanted, options: Mapping[str, Any], pictures: 
             raise HindsightError(f"{environment} is made already: it takes no options ({', '.join(options)}).")
         return environment
     if pictures:
+        _require_pictures(environment)
         options = {"render_mode": "rgb_array", **options}
     if isinstance(environment, str):
         if ":" in environment:  # a module that Gymnasium would import
@@ -142,6 +144,21 @@ def make_environment(environment: Wanted, options: Mapping[str, Any], pictures: 
     except (Exception, SystemExit) as error:
         name = getattr(environment, "id", getattr(environment, "__name__", environment))
         raise HindsightError(f"The environment '{name}' cannot be made: {gist(error)}.") from error
+
+
+def _require_pictures(environment: Wanted) -> None:
+    """Refuse a class or function of the user's that makes nothing that draws."""
+    if not callable(environment):
+        return
+    try:
+        parameters = inspect.signature(environment).parameters
+    except (TypeError, ValueError):  # A builtin that does not tell.
+        return
+    if "render_mode" not in parameters and all(one.kind is not one.VAR_KEYWORD for one in parameters.values()):
+        raise HindsightError(
+            f"The environment '{getattr(environment, '__name__', environment)}' draws no pictures: it takes no "
+            "render_mode, which would be 'rgb_array' for one whose render() returns a picture."
+        )
 
 
 def find_recipe(environment: Wanted, specification: Any) -> Wanted | None:
