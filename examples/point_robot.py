@@ -54,7 +54,7 @@ class PointRobot(gymnasium.Env[dict[str, np.ndarray], np.ndarray]):
         far = np.linalg.norm(achieved_goal - desired_goal, axis=-1) > REACH
         return -far.astype(np.float32)
 
-    def render(self) -> np.ndarray:  # type: ignore[override]
+    def render(self) -> np.ndarray:
         """The table from above: the goal is red, the robot blue."""
         picture = np.full((200, 200, 3), 255, np.uint8)
         for place, colour in ((self._goal, (220, 60, 60)), (self._place, (40, 80, 200))):
