@@ -157,9 +157,7 @@ def test_what_cannot_draw_says_so_without_a_word_of_opengl() -> None:
 
     simulator = GymnasiumGoal(Blank, {"render_mode": "rgb_array"}, pictures=True)
     simulator.reset(0)
-    with pytest.raises(
-        HindsightError, match=r"'Blank' cannot be drawn \(NotImplementedError: .*\)\.$"
-    ):
+    with pytest.raises(HindsightError, match=r"'Blank' cannot be drawn \(NotImplementedError: .*\)\.$"):
         simulator.picture(np.zeros(1))
 
 
