@@ -42,6 +42,7 @@ hidden_layers = [16]
 search = { runs = 2, batches = 10, evaluate_every = 10, evaluation_episodes = 32 }
 definitive = { runs = 2, batches = 20, evaluate_every = 10, evaluation_episodes = 32 }
 """
+LEARNERS = {"hpg": [], "hppo": ["--kept-episodes", "32"]}
 SENTENCES = (0, 1, 2, 129, 130, 138, 143)
 """Exit codes that are ours: done, damage found, refused, and interrupted by one of four signals."""
 MOST_BYTES = 600_000_000
@@ -58,7 +59,7 @@ class Broken(AssertionError):
 
 @dataclass
 class Chaos:
-    """A folder with a finished run and a finished study, and a stream of random numbers."""
+    """A folder with a finished run of each learner and a finished study, and a stream of random numbers."""
 
     home: Path
     seed: int
@@ -72,21 +73,24 @@ class Chaos:
         here.mkdir(parents=True)
         self.patch.chdir(here)
         self.random = random.Random(self.seed)
-        self.run, self.study = self.home / "run", self.home / "study"
+        self.study = self.home / "study"
         (self.home / "study.toml").write_text(STUDY)
-        self.flags = [*small_flags(runs=2, batches=20), "--keep-every", "10"]
-        self.killed = {
-            folder: states_during(partial(require, arguments), folder, self.home / f"{folder.name}-events")
-            for folder, arguments in ((self.run, self.training(self.run)), (self.study, self.studying(self.study)))
-        }
+        self.killed = {self.study: self._states(self.studying(self.study), self.study)}
+        self.flags: dict[Path, list[str]] = {}
+        self.learned: dict[Path, list[bytes]] = {}
+        for learner, flags in LEARNERS.items():
+            self.run = self.home / f"run-{learner}"
+            self.flags[self.run] = [*small_flags(method=learner, runs=2, batches=20), "--keep-every", "10", *flags]
+            self.killed[self.run] = self._states(self.training(self.run), self.run)
+            self.learned[self.run] = weights(load_policies(self.run)[2])
         require(["export", str(self.run), "--formats", "npz", "--output", str(self.home / "export")])
-        self.table = (self.run / "evaluations.csv").read_bytes()
-        self.checkpoint = (self.run / "checkpoint.npz").read_bytes()
-        self.learned = weights(load_policies(self.run)[2])
         self.exported = exported(self.study, self.home / "before.csv")
 
+    def _states(self, arguments: list[str], folder: Path) -> list[Path]:
+        return states_during(partial(require, arguments), folder, self.home / f"{folder.name}-events")
+
     def training(self, folder: Path) -> list[str]:
-        return ["train", ENVIRONMENT, *self.flags, "--output", str(folder)]
+        return ["train", ENVIRONMENT, *self.flags[self.run], "--output", str(folder)]
 
     def studying(self, folder: Path) -> list[str]:
         return ["study", "run", str(self.home / "study.toml"), "--output", str(folder)]
@@ -113,8 +117,8 @@ class Chaos:
         if is_study:
             whole = exported(folder, self.home / "after.csv") == self.exported
         else:
-            whole = (folder / "evaluations.csv").read_bytes() == self.table
-            whole &= (folder / "checkpoint.npz").read_bytes() == self.checkpoint
+            names = ("evaluations.csv", "checkpoint.npz")
+            whole = all((folder / name).read_bytes() == (self.run / name).read_bytes() for name in names)
         if not whole:
             raise Broken(f"lost: after {after} there are other numbers")
         for leftover in folder.rglob(".hindsight-*.tmp"):
@@ -149,7 +153,7 @@ def spoken(arguments: list[str]) -> tuple[int, str]:
 
 def loaded(chaos: Chaos, folder: Path) -> int:
     """Whether the policies of a run can be had: 0, or 2 for a sentence. To play with them would mean to compile."""
-    return tried(lambda: load_policies(folder)[2], chaos.learned, f"loading {folder}")
+    return tried(lambda: load_policies(folder)[2], chaos.learned[chaos.run], f"loading {folder}")
 
 
 def tried(load: Callable[[], object], expected: object, what: str) -> int:
@@ -236,7 +240,8 @@ def _kilobytes(name: str) -> int:
 
 
 def make_trial(chaos: Chaos, trial: Trial) -> tuple[bool, float]:
-    """One trial within its memory: whether it was noticed, and how long it took."""
+    """One trial on any of the runs within its memory: whether it was noticed, and how long it took."""
+    chaos.run = chaos.random.choice(list(chaos.flags))
     began = time.monotonic()
     with bounded_memory():
         noticed = trial(chaos)

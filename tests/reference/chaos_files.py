@@ -40,7 +40,7 @@ _held: dict[object, list[bytes]] = {}
 
 
 def _kept(chaos: Chaos, checkpoint: str | int) -> list[bytes]:
-    key = (chaos.home, checkpoint)
+    key = (chaos.run, checkpoint)
     if key not in _held:
         _held[key] = weights(hindsight_rl.load(chaos.run, checkpoint))
     return _held[key]
@@ -52,7 +52,7 @@ def mended_run(chaos: Chaos) -> bool:
     path = chaos.random.choice(sorted(path for path in folder.rglob("*") if path.is_file()))
     path.write_bytes(damage(path.read_bytes(), chaos.random)) if chaos.random.random() < 0.8 else path.unlink()
     code, said = spoken([*chaos.training(folder), "--resume"])
-    if not code and (folder / "evaluations.csv").read_bytes() != chaos.table:
+    if not code and (folder / "evaluations.csv").read_bytes() != (chaos.run / "evaluations.csv").read_bytes():
         raise Broken(f"silent: {path.name} damaged, and the table differs after --resume")
     if code and path.name not in ("settings.json", "checkpoint.npz"):
         raise Broken(f"lost: {path.name} damaged, and --resume says {said[-1000:]}")

@@ -18,7 +18,11 @@ HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 MOST_BYTES_OF_A_PROCESS = 3_000_000_000
 HOSTED = ["--batch-size", "4", "--batches", "6", "--evaluate-every", "2", "--runs", "1", "--evaluation-episodes", "4"]
 HOSTED += ["--hidden-layers", "8", "--horizon", "6", "--workers", "2"]
-LEARNERS = {"hpg": [], "hppo": ["--kept-episodes", "16"], "hppo-ahead": ["--kept-episodes", "16", "--play-ahead"]}
+HOSTED_LEARNERS = {
+    "hpg": [],
+    "hppo": ["--kept-episodes", "16"],
+    "hppo-ahead": ["--kept-episodes", "16", "--play-ahead"],
+}
 _IMPORTING = ("importlib", "import_module", "    import ", "    from ")
 
 
@@ -152,8 +156,8 @@ def wait_for(folder: Path, started: "subprocess.Popen[str]", seconds: float = 12
 
 def stopped_hosted(chaos: Chaos) -> bool:
     """Training whose episodes workers play, killed or interrupted at a random moment: the same bytes, no orphans."""
-    folder, learner = chaos.empty("hosted-stopped"), chaos.random.choice(sorted(LEARNERS))
-    flags = ["--method", learner.partition("-")[0], *HOSTED, *LEARNERS[learner]]
+    folder, learner = chaos.empty("hosted-stopped"), chaos.random.choice(sorted(HOSTED_LEARNERS))
+    flags = ["--method", learner.partition("-")[0], *HOSTED, *HOSTED_LEARNERS[learner]]
     arguments = ["train", "gym:reference.hostile:Good-v0", *flags, "--output", str(folder)]
     reference = chaos.home / f"hosted-{learner}"
     if not reference.exists():
