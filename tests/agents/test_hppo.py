@@ -142,6 +142,17 @@ def test_the_newest_episodes_take_the_place_of_the_oldest(batches: list[int], ke
     assert int(buffer.added) == first
 
 
+def test_more_episodes_may_be_added_than_32_bits_count() -> None:
+    """As after hours of large batches; once negative, the number would leave a buffer without episodes."""
+    buffer, add, before = empty_buffer(BITS, 5), quick_jit(add_episodes), 2**31 - 3
+    buffer = buffer._replace(added=jnp.int32(before))
+    for first in (0, 2, 4):
+        buffer = add(buffer, numbered(first, 2))
+        assert int(buffer.size) == 5
+    newest = {(before + number) % 5: number for number in range(1, 6)}
+    assert buffer.episodes.lengths.tolist() == [newest[slot] for slot in range(5)]
+
+
 def test_kept_pictures_fit_into_memory() -> None:
     """Of states that show as many numbers as a picture, fewer episodes are kept than asked for."""
     wide = type("Wide", (BitFlipping,), {"observation_shape": property(lambda self: (84, 84, 400))})(3)

@@ -168,6 +168,23 @@ def test_pauses_for_ticks_change_no_number(monkeypatch: pytest.MonkeyPatch) -> N
         assert values.tobytes() == metrics_of(one_by_one)[name].tobytes(), name
 
 
+def test_more_actions_between_evaluations_than_32_bits_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large batch takes millions of actions, and evaluations may be as far apart as one likes."""
+    monkeypatch.setattr(compiled_loop, "SECONDS_BETWEEN_TICKS", 0.0)
+    settings, more = settings_of(runs=2, batches=6, evaluate_every=6), 2**30
+    program = make_program(BitFlipping(BITS), settings)
+    *_, plain = training(program, settings)
+    advance = program.advance
+    assert advance is not None
+
+    def far(states: Any, seeds: Any, rates: Any, done: Any, batches: Any, evaluates: Any, totals: Any) -> Any:
+        *rest, found = advance(states, seeds, rates, done, batches, evaluates, totals)
+        return *rest, {**found, "steps": found["steps"] + more * jnp.minimum(batches, 1)}
+
+    *_, newest = training(program._replace(advance=jax.jit(far)), settings)
+    np.testing.assert_array_equal(metrics_of(newest)["steps"][:, -1], metrics_of(plain)["steps"][:, -1] + 6 * more)
+
+
 def test_a_failed_run_has_nothing_more_to_say(hosted: bool) -> None:
     *_, newest = train(hosted, batches=12, evaluate_every=3, fails_at=4)
     (failure,) = newest.failures

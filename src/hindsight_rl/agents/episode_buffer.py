@@ -9,6 +9,8 @@ from jaxtyping import Array, Int, Key
 from hindsight_rl.core.episodes import Episodes
 from hindsight_rl.environments.interface import Task
 
+MOST_ADDED = 2**30
+
 
 class EpisodeBuffer(NamedTuple):
     """Episodes in slots, with the log-probability under which each action was taken."""
@@ -16,7 +18,8 @@ class EpisodeBuffer(NamedTuple):
     episodes: Episodes
     """One for each slot; observations and goals have the types that the task gives them."""
     added: Int[Array, ""]
-    """Episodes put in so far: the next one goes to the slot of that number, counted round the ring."""
+    """Episodes put in so far, of thousands of millions whole rings fewer: the next one goes to the slot of that number,
+    counted round the ring."""
 
     @property
     def slots(self) -> int:
@@ -50,13 +53,14 @@ def add_episodes(buffer: EpisodeBuffer, episodes: Episodes) -> EpisodeBuffer:
     # Of a batch that is larger than the ring only the newest are kept.
     newest = jax.tree.map(lambda leaf: leaf[-buffer.slots :], episodes)
     skipped = len(episodes.lengths) - len(newest.lengths)
-    places = (buffer.added + skipped + jnp.arange(len(newest.lengths))) % buffer.slots
+    # Beyond 32 bits the number would be negative, and so would be the episodes held.
+    added = jnp.where(buffer.added < MOST_ADDED, buffer.added, buffer.slots + buffer.added % buffer.slots)
+    places = (added + skipped + jnp.arange(len(newest.lengths))) % buffer.slots
 
     def put(old: Array, new: Array) -> Array:
         return old.at[places].set(new.astype(old.dtype), unique_indices=True)
 
-    added = (buffer.added + len(episodes.lengths)).astype(jnp.int32)
-    return EpisodeBuffer(jax.tree.map(put, buffer.episodes, newest), added)
+    return EpisodeBuffer(jax.tree.map(put, buffer.episodes, newest), (added + len(episodes.lengths)).astype(jnp.int32))
 
 
 def draw_slots(buffer: EpisodeBuffer, count: int, key: Key[Array, ""]) -> Int[Array, " pair"]:

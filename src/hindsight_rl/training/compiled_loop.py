@@ -15,7 +15,7 @@ from hindsight_rl.environments.hosted import HostedTask
 from hindsight_rl.rollout.hosted import shapes_of_episodes
 from hindsight_rl.training.devices import device_count, over_devices
 from hindsight_rl.training.memory import require_memory_of_program, require_memory_of_steps
-from hindsight_rl.training.program import Evaluation, Program, Totals
+from hindsight_rl.training.program import STEPS, Evaluation, Program, Totals
 from hindsight_rl.training.recording import record
 from hindsight_rl.training.settings import Settings
 from hindsight_rl.training.state import Runs, RunState, Snapshot
@@ -64,15 +64,18 @@ def compiled_training(
         stride = 1
         while (done := snapshot.batch) < settings.batches:
             # Summed up in the same order wherever it pauses, so that not a bit depends on that.
-            target, totals = settings.next_evaluation(done), nothing
+            target, totals, steps = settings.next_evaluation(done), nothing, np.zeros(len(runs.seeds))
             while done < target:
                 began, more = time.monotonic(), min(stride, target - done)
                 parts, evaluation, totals = advance(parts, totals, done, more, done + more == target)
+                # Counted here: 32 bits do not hold as many actions as can be taken between two evaluations.
+                steps = steps + _together(totals)[STEPS]
+                totals = [{**part, STEPS: zero[STEPS]} for part, zero in zip(totals, nothing, strict=True)]
                 done += more
                 stride = max(1, min(2 * stride, int(more * SECONDS_BETWEEN_TICKS / (time.monotonic() - began))))
                 if done < target:
                     tick(done)
-            seen = _together(evaluation), _together(totals)
+            seen = _together(evaluation), {**_together(totals), STEPS: steps}
             snapshot = Snapshot(parts, record(snapshot.evaluations, runs, settings, target, parts, *seen))
             yield snapshot
 
