@@ -32,6 +32,7 @@ from hindsight_rl.records.checkpoints import load_checkpoint, save_checkpoint
 from hindsight_rl.records.digests import content_digest
 from hindsight_rl.records.evaluations import read_evaluations
 from hindsight_rl.records.versions import versions
+from hindsight_rl.training import memory
 from hindsight_rl.training.numerics import numerics
 from hindsight_rl.training.state import Snapshot, state_to_arrays
 
@@ -273,6 +274,22 @@ def test_resume_with_more_batches_equals_a_longer_job(copied: Path, tmp_path: Pa
     run_job(longer, copied, resume=True)
     run_job(longer, tmp_path / "at once")
     assert bytes_in(copied) == bytes_in(tmp_path / "at once")
+
+
+def test_a_folder_in_which_nothing_was_learned_can_be_begun_with_other_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a sentence asks for: where the memory does not suffice for a batch, lower it."""
+    large, fits = small_job(batch_size=9), small_job(batches=10)
+    with monkeypatch.context() as little:
+        little.setattr(memory, "memory", lambda: 1000)
+        assert "This needs at least" in refusal(lambda: run_job(large, tmp_path / "run"))
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["settings.json", "versions.json"]
+    run_job(fits, tmp_path / "run")
+    run_job(fits, tmp_path / "at once")
+    assert bytes_in(tmp_path / "run") == bytes_in(tmp_path / "at once")
+    (tmp_path / "run" / "checkpoint.npz").unlink()
+    assert "already holds a different run" in refusal(lambda: run_job(large, tmp_path / "run"))
 
 
 def test_without_its_checkpoint_a_job_starts_again(copied: Path, finished: Path) -> None:

@@ -181,7 +181,10 @@ def check_folder(job: Job, folder: Path, resume: bool) -> None:
             raise HindsightError(f"'{folder}' has a {CHECKPOINT} but no {SETTINGS}: choose another output folder.")
         require_ours(folder, SETTINGS)
         return
-    if difference := describe_difference(load_job(folder), job):
+    held = load_job(folder)
+    if not any((folder / name).exists() for name in (CHECKPOINT, EVALUATIONS, CHECKPOINTS, BEST)):
+        return  # it ended before its first evaluation, as where the memory did not suffice: nothing would be lost
+    if difference := describe_difference(held, job):
         raise HindsightError(f"'{folder}' already holds a different run ({difference}): choose another output folder.")
     if not resume:
         raise HindsightError(f"'{folder}' already holds this run: add --resume to go on, or choose another folder.")
