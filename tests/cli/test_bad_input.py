@@ -234,9 +234,9 @@ def test_damaged_checkpoint_is_not_resumed(
     ("flags", "lower"),
     [
         (["--batch-size", "10000000000"], "lower the batch size or the horizon."),
-        (["--hidden-layers", "1000000", "1000000"], "lower the runs, the hidden layers, the kept episodes, "),
-        (["--runs", "1000000000"], "lower the runs, the hidden layers, the kept episodes, the pairs or the minibatch."),
-        (["--method", "dqn", "--runs", "1000000000"], "the hidden layers or the capacity of the replay buffer."),
+        (["--hidden-layers", "1000000", "1000000"], "the runs, the hidden layers, the horizon, the kept episodes, "),
+        (["--runs", "1000000000"], "the hidden layers, the horizon, the kept episodes, the pairs or the minibatch."),
+        (["--method", "dqn", "--runs", "1000000000"], "layers, the horizon or the capacity of the replay buffer."),
         (["--evaluation-episodes", "1000000000000"], "lower the evaluation episodes."),
     ],
 )
@@ -246,6 +246,21 @@ def test_what_cannot_fit_into_memory_is_refused_before_anything_is_made(
     said = refusal("train", ENVIRONMENT, *flags)
     assert said.startswith("This needs at least ")
     assert lower in said
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        ("hpg", "This needs at least 512.0 GB of memory, and "),
+        ("hppo", "Compiled programs cannot count 4000000000 actions: lower the horizon."),
+        ("dqn+her", "The replay buffer must hold at least one episode, which here has up to 1999999998 transitions, "),
+    ],
+)
+def test_episodes_that_never_end_are_refused(refusal: Refusal, tmp_path: Path, method: str, said: str) -> None:
+    (tmp_path / "map.txt").write_text("horizon: 1000000000\nS...\n....\n")
+    found = refusal("train", "grid:map.txt", "--method", method)
+    assert found.startswith(said)
+    assert "horizon" in found or "capacity" in found
 
 
 @pytest.mark.parametrize("command", ["evaluate", "render"])

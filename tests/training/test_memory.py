@@ -72,7 +72,8 @@ def test_kept_episodes_are_held_before_and_after_an_update(task: Task, monkeypat
     limited(monkeypatch, 2 * state)
     memory.require_memory(program, settings, 50)
     said = refusal(lambda: memory.require_memory(program, settings, 100))
-    assert said.endswith("lower the runs, the hidden layers, the kept episodes, the pairs or the minibatch.")
+    lower = "the runs, the hidden layers, the horizon, the kept episodes, the pairs or the minibatch"
+    assert said.endswith(f"lower {lower}.")
 
 
 def test_sizes_beyond_any_number_are_refused() -> None:

@@ -123,7 +123,9 @@ class PPOOptions(Options):
             raise HindsightError(
                 f"goals_together must be at most the pairs ({pairs}) and the minibatch ({minibatch}), not {goals}."
             )
-        if pairs > (most := MOST_COUNTED // (CANDIDATES * horizon)):
+        if not (most := MOST_COUNTED // (CANDIDATES * horizon)):
+            raise HindsightError(f"Compiled programs cannot count {CANDIDATES * horizon} actions: lower the horizon.")
+        if pairs > most:
             raise HindsightError(
                 f"pairs must be at most {most} where episodes have {horizon - 1} actions, not {pairs}: compiled "
                 "programs count no further."

@@ -19,7 +19,7 @@ _BYTES_OF_OUTCOME, _BYTES_OF_HOSTED_OUTCOME = 17, 64
 """Of an evaluation episode: random numbers, return and success; seeds are made elsewhere, and of more numbers."""
 _BYTES_OF_EVALUATION = 64
 """Of one run: its batch, episodes, return, success rate, and some metrics."""
-_OF_RUNS = ("the runs", "the hidden layers")
+_OF_RUNS = ("the runs", "the hidden layers", "the horizon")
 _OF_STEPS = ("the batch size", "the evaluation episodes", "the horizon", "the hidden layers")
 
 
