@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from small_jobs import sentence
+from small_studies import results_in, study_text
 
 from hindsight_rl.cli import main
 
@@ -48,6 +49,15 @@ def test_variables_of_others_do_not_end_the_program() -> None:
     )
     assert done.returncode == 2
     assert sentence(done.stderr).endswith("the environment variable JAX_ENABLE_X64 is wrong.")
+
+
+def test_a_study_under_a_wrong_platform_fails_no_run(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(study_text())
+    arguments = ["study", "run", str(tmp_path / "study.toml"), "--output", str(tmp_path / "study")]
+    done = python(f"from hindsight_rl.cli import main; main({arguments})", "", JAX_PLATFORMS="nonsense")
+    assert done.returncode == 2
+    assert "2 of 2 cells could not be finished" in sentence(done.stderr)
+    assert results_in(tmp_path / "study").runs == []
 
 
 @pytest.mark.parametrize("path", [LONG_NAME, LONG_PATH, f"{'x' * 50_000}"])

@@ -1,5 +1,7 @@
 """What goes wrong in a study: damaged checkpoints, failed runs, exceptions, and settings that have changed."""
 
+import os
+import resource
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,10 +24,12 @@ from small_studies import (
     shared_programs,
     small_plan,
     small_study,
+    study_text,
     ticks_of,
 )
 
 from hindsight_rl.agents.interface import CAUSES
+from hindsight_rl.cli import main
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.experiments.study import worker as study_worker
 from hindsight_rl.experiments.study.plan import Study
@@ -180,6 +184,32 @@ def test_an_exception_is_no_result_the_rest_goes_on_and_the_same_command_tries_a
     assert numbers_in(tmp_path) == numbers_in(finished)
     kept = {key: run.seconds for key, run in by_key(results_in(tmp_path)).items() if run.cell == BASELINE}
     assert kept == {key: run.seconds for key, run in before.items()}
+
+
+@pytest.mark.parametrize("more", [0, 1, 2, 3, 5])
+def test_too_few_files_that_may_be_open_fail_no_run(finished: Path, tmp_path: Path, more: int) -> None:
+    (tmp_path / "study.toml").write_text(study_text())
+    arguments = ["study", "run", str(tmp_path / "study.toml"), "--output", str(tmp_path / "study")]
+    before, code = resource.getrlimit(resource.RLIMIT_NOFILE), None
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_next_file() + more, before[1]))
+    try:
+        main(arguments)
+    except SystemExit as stop:
+        code = stop.code
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert code in (None, 2)
+    if (tmp_path / "study" / RESULTS).exists():
+        assert {run.failure for run in results_in(tmp_path / "study").runs} <= {None}
+    main(arguments)
+    assert numbers_in(tmp_path / "study") == numbers_in(finished)
+
+
+def _next_file() -> int:
+    """The number that the next file to be opened gets."""
+    number = os.open(os.devnull, os.O_RDONLY)
+    os.close(number)
+    return number
 
 
 def test_a_disk_that_is_full_ends_the_study_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
