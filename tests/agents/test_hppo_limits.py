@@ -6,6 +6,8 @@ import jax
 import pytest
 from small_results import refusal
 
+from hindsight_rl.agents import hppo
+from hindsight_rl.agents.episode_buffer import empty_buffer
 from hindsight_rl.agents.hppo import hppo_agent
 from hindsight_rl.agents.hppo_options import MOST_COUNTED, HPPOOptions, PPOOptions
 from hindsight_rl.environments.bit_flipping import BitFlipping
@@ -54,3 +56,13 @@ def test_as_many_goals_as_there_are_pairs_can_be_looked_at() -> None:
     agent = hppo_agent(TASK, HPPOOptions(goals_together=128, kept_episodes=8))
     assert "each state looked at under 128 goals together" in agent.remark
     jax.eval_shape(agent.init, jax.random.key(0))
+
+
+@pytest.mark.parametrize(("most_bytes", "way"), [(5e8, "keep more of them"), (640.0, "lower the batch size")])
+def test_a_batch_that_cannot_be_kept_is_refused(monkeypatch: pytest.MonkeyPatch, most_bytes: float, way: str) -> None:
+    """Each episode shows 80 bytes: five states of four numbers."""
+    monkeypatch.setattr(hppo, "MOST_BYTES", most_bytes)
+    agent = hppo_agent(TASK, HPPOOptions(kept_episodes=8 if most_bytes == 5e8 else 9))
+    state, episodes = jax.eval_shape(agent.init, jax.random.key(0)), empty_buffer(TASK, 9).episodes
+    said = refusal(lambda: agent.update(state, episodes, {}, jax.random.key(0)))
+    assert said == f"There is room for 8 kept episodes, but a batch has 9: {way}."

@@ -104,7 +104,8 @@ def hppo_agent(task: Task, options: PPOOptions) -> Agent:
 
     def update(state: HPPOState, episodes: Episodes, rates: Rates, key: Key[Array, ""]) -> Update:
         if (size := len(episodes.lengths)) > slots:
-            raise HindsightError(f"There is room for {slots} kept episodes, but a batch has {size}: keep more of them.")
+            way = "keep more of them" if slots == options.kept_episodes else "lower the batch size"
+            raise HindsightError(f"There is room for {slots} kept episodes, but a batch has {size}: {way}.")
         buffer = add_episodes(state.buffer, episodes)
         inputs = _seen(state.inputs, episodes)
         first = state.buffer.added == 0
