@@ -138,6 +138,15 @@ def test_toml_that_python_gives_up_on(refusal: Refusal, tmp_path: Path, line: st
     assert "settings.toml' is not valid TOML: " in refusal("train", ENVIRONMENT, *arguments)
 
 
+@pytest.mark.parametrize("value", ["[]", "nan", "-1", "2020-01-01", '["four-rooms"]'])
+@pytest.mark.parametrize("name", ["environment", "method"])
+def test_what_is_no_name_in_a_file_of_settings(refusal: Refusal, tmp_path: Path, name: str, value: str) -> None:
+    (tmp_path / "settings.toml").write_text(f"{name} = {value}")
+    for arguments in (["--print-config"], [ENVIRONMENT, "--method", "hpg"]):
+        said = refusal("train", "--config", "settings.toml", *arguments)
+        assert said.startswith(f"'settings.toml': {name} must be a name, not ")
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [

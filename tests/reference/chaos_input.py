@@ -130,34 +130,35 @@ def mutated_arguments(chaos: Chaos) -> bool:
     return bool(spoken([*arguments, *last])[0])
 
 
+TOML_VALUES = ["-1", "[]", '"x"', "1e999", "9" * 5000, "[" * 3000, "{}", "true", "[[1]]", '["[/b]"]', "99999999999999"]
+TOML_VALUES += ["nan", '""', "2.5", "{ a = 1 }", "1979-05-27", '"a:b"', '"\\u001b[31m"']
+SETTINGS = """
+environment = "bit-flipping-4"
+method = "hppo"
+hidden_layers = [16]
+kept_episodes = 32
+critic = "actions"
+batch_size = 8
+batches = 20
+learning_rate = 1e-3
+normalise = false
+"""
+
+
 def mutated_toml(chaos: Chaos) -> bool:
-    """A damaged study file: a sentence or a plan."""
+    """A damaged file of a study or of settings: a sentence, or a plan or a configuration."""
     path, draw = chaos.home / "damaged.toml", chaos.random
+    study = draw.random() < 0.5
+    text = STUDY if study else SETTINGS
     if draw.random() < 0.5:
-        path.write_bytes(damage(STUDY.encode(), draw))
+        path.write_bytes(damage(text.encode(), draw))
     else:
-        lines = STUDY.strip().splitlines()
+        lines = text.strip().splitlines()
         spot = draw.randrange(len(lines))
-        value = draw.choice(
-            [
-                "-1",
-                "[]",
-                '"x"',
-                "1e999",
-                "9" * 5000,
-                "[" * 3000,
-                "{}",
-                "true",
-                "[[1]]",
-                '["[/b]"]',
-                "99999999999999",
-                "nan",
-                '""',
-            ]
-        )
-        lines[spot] = f"{lines[spot].partition('=')[0]}= {value}"
+        lines[spot] = f"{lines[spot].partition('=')[0]}= {draw.choice(TOML_VALUES)}"
         path.write_text("\n".join(lines))
-    return bool(spoken(["study", "plan", str(path), "--skip-measurement"])[0])
+    plan, train = ["study", "plan", str(path), "--skip-measurement"], ["train", "--config", str(path), "--print-config"]
+    return bool(spoken(plan if study else train)[0])
 
 
 def mutated_map(chaos: Chaos) -> bool:

@@ -139,6 +139,9 @@ def read_configuration(path: Path) -> dict[str, Any]:
             if key in found:
                 raise HindsightError(f"'{path}' sets '{key}' twice.")
             found[key] = inner
+    for key in ("environment", "method"):
+        if not isinstance(found.get(key, ""), str):
+            raise HindsightError(f"'{path}': {key} must be a name, not {found[key]}.")
     return found
 
 
