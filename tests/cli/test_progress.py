@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from hindsight_rl.running.progress import TrainingProgress
+from hindsight_rl.running.shown import Stopwatch
 
 
 class Clock:
@@ -112,6 +113,17 @@ def test_the_time_left_soon_forgets_what_compiled_in_the_first_batch() -> None:
             progress.update(batch, 1.0, 0.1, 1.0)
     left = [line.rpartition("  ")[2] for line in written.getvalue().decode().splitlines()]
     assert left[1:] == ["09:00 left", "01:20 left", "01:00 left"]
+
+
+def test_the_speed_leaves_out_the_first_batch_where_there_are_others() -> None:
+    clock = Clock()
+    stopwatch = Stopwatch(runs=2, clock=clock)
+    speeds = []
+    for batch, seconds in ((10, 5), (11, 60), (13, 20), (13, 5)):
+        clock.now += seconds
+        stopwatch.note(batch)
+        speeds.append(stopwatch.updates_per_second)
+    assert speeds == [0, 2 / 60, 4 / 20, 4 / 25]
 
 
 def test_label_and_note_are_not_markup() -> None:

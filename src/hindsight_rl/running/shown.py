@@ -129,24 +129,30 @@ def write_newest_events(events: EventFiles, snapshot: Snapshot) -> None:
 
 
 class Stopwatch:
-    """Updates per second over all runs, not counting the compilation before the first evaluation."""
+    """Updates per second over all runs, not counting compilation: what comes before the first evaluation, and the first
+    update, in which what learns from simulators compiles, where later ones were seen."""
 
-    def __init__(self, runs: int):
+    def __init__(self, runs: int, clock: Callable[[], float] = time.monotonic):
         self._runs = runs
+        self._clock = clock
         self._first: tuple[int, float] | None = None
+        self._trained: tuple[int, float] | None = None
         self._last = (0, 0.0)
 
     def note(self, batch: int) -> None:
         """Note that so many batches are done now."""
-        self._last = (batch, time.monotonic())
+        self._last = (batch, self._clock())
         self._first = self._first or self._last
+        if batch > self._first[0]:
+            self._trained = self._trained or self._last
 
     @property
     def updates_per_second(self) -> float:
         """The mean speed so far."""
-        if self._first is None or self._last[1] <= self._first[1]:
+        start = self._trained if self._trained and self._last[0] > self._trained[0] else self._first
+        if start is None or self._last[1] <= start[1]:
             return 0.0
-        return self._runs * (self._last[0] - self._first[0]) / (self._last[1] - self._first[1])
+        return self._runs * (self._last[0] - start[0]) / (self._last[1] - start[1])
 
 
 def _number(value: float | None) -> float:
