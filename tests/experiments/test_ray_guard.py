@@ -6,17 +6,19 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from hindsight_rl.experiments.cluster.head import GONE
+from hindsight_rl.experiments.cluster.head import GONE, Head
+from hindsight_rl.experiments.cluster.start import starting
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "sigtimedwait"), reason="macOS does without a guard")
 GUARDED = """
 import ctypes, os, signal, subprocess, sys, time
 from types import SimpleNamespace
 from hindsight_rl.core.interruption import signals_interrupt
-from hindsight_rl.experiments.cluster import guard, head
+from hindsight_rl.experiments.cluster import guard, head, start
 guard.SECONDS_BETWEEN_LOOKS = 0.05
 guard.SECONDS_TO_END = 0.3
 print("begun", end=" ")
@@ -26,7 +28,7 @@ def begin_head():
     ray = SimpleNamespace(_private=SimpleNamespace(services=SimpleNamespace()))
     ray._private.services.start_gcs_server = lambda: SimpleNamespace(process=subprocess.Popen(["sleep", "1000"]))
     its = head.Head()
-    with guard.known_when_started(its, ray):
+    with start.starting(its, ray):
         return ray._private.services.start_gcs_server().process
 """
 ENDED = "The process that did the work was ended ({}); what is finished is kept."
@@ -134,3 +136,28 @@ def test_who_is_guarded_does_not_outlive_the_guard() -> None:
     while Path(f"/proc/{child}").exists():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_machine_that_is_slow_to_start_is_waited_for_as_long_as_its_processes_live(lives: bool) -> None:
+    answers = iter([RuntimeError("not yet"), RuntimeError("not yet"), {"NodeID": "here"}])
+
+    def get_node() -> object:
+        answer = next(answers)
+        if isinstance(answer, RuntimeError):
+            raise answer
+        return answer
+
+    process = SimpleNamespace(pid=os.getpid(), poll=lambda: None if lives else 1)
+    own = {"start_gcs_server": lambda: SimpleNamespace(process=process), "start_raylet": None, "get_node": get_node}
+    ray = SimpleNamespace(_private=SimpleNamespace(services=SimpleNamespace(**own)))
+    head = Head()
+    with starting(head, ray):
+        ray._private.services.start_gcs_server()
+        assert head.is_gone is not lives
+        if lives:
+            assert ray._private.services.get_node() == {"NodeID": "here"}
+        else:
+            with pytest.raises(RuntimeError, match="not yet"):
+                ray._private.services.get_node()
+    assert vars(ray._private.services) == own

@@ -20,6 +20,7 @@ import hindsight_rl
 from hindsight_rl.core.errors import HindsightError
 from hindsight_rl.experiments.cluster.messages import Message, Order, finished, finished_runs, order
 from hindsight_rl.experiments.cluster.placement import Placement
+from hindsight_rl.experiments.cluster.start import BUSY
 from hindsight_rl.experiments.cluster.task import work_stepwise
 from hindsight_rl.experiments.study.protocol import next_piece
 from hindsight_rl.experiments.study.run import run_study
@@ -28,12 +29,16 @@ __all__ = ["definition", "shared_programs"]
 
 CLUSTER = """
 import os, sys
+import ray
 from ray.cluster_utils import Cluster
-cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 80 * 2**20})
+from hindsight_rl.experiments.cluster.head import Head
+from hindsight_rl.experiments.cluster.start import starting
 lacking = {"PYTHONPATH": os.pathsep.join([sys.argv[1], os.environ["PYTHONPATH"]])}
-for _ in range(2):
-    cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20, env_vars=lacking)
-cluster.wait_for_nodes()
+with starting(Head(), ray):
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 80 * 2**20})
+    for _ in range(2):
+        cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20, env_vars=lacking)
+    cluster.wait_for_nodes(300)
 print(cluster.address, flush=True)
 sys.stdin.read()
 cluster.shutdown()
@@ -54,13 +59,16 @@ def cluster(compiled_programs: Path, tmp_path_factory: pytest.TempPathFactory) -
     pytest.importorskip("ray")
     lacking = tmp_path_factory.mktemp("lacking")
     (lacking / "gymnasium.py").write_text(LACKING)
-    environment = process_environment(compiled_programs) | {
-        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent.parent), *sys.path]),
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": secrets.token_hex(32),
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_worker_niceness": "0",  # beside other tests workers would stand still
-    }
+    environment = (
+        process_environment(compiled_programs)
+        | {
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent.parent), *sys.path]),
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": secrets.token_hex(32),
+            "RAY_USAGE_STATS_ENABLED": "0",
+        }
+        | BUSY
+    )
     command, on_loopback = [sys.executable, "-c", CLUSTER, str(lacking)], {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
     with subprocess.Popen(
         command,

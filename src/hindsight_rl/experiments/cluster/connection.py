@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from hindsight_rl.core.cores import cores
 from hindsight_rl.core.errors import HindsightError, gist
 from hindsight_rl.core.interruption import SIGNALS
-from hindsight_rl.experiments.cluster.guard import in_the_hands_of_ray, known_at, known_when_started
+from hindsight_rl.experiments.cluster.guard import in_the_hands_of_ray, known_at
 from hindsight_rl.experiments.cluster.head import (
     GONE,
     SECONDS_BETWEEN_LOOKS,
@@ -27,6 +27,7 @@ from hindsight_rl.experiments.cluster.head import (
     ending_without,
 )
 from hindsight_rl.experiments.cluster.placement import Machine
+from hindsight_rl.experiments.cluster.start import BUSY, starting
 
 T = TypeVar("T")
 OBJECT_STORE_BYTES = 512 * 2**20
@@ -39,13 +40,12 @@ ALWAYS = {
     "RAY_AUTH_MODE": "token",
     "RAY_USAGE_STATS_ENABLED": "0",  # tell nobody
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_gcs_rpc_server_connect_timeout_s": "5",
 }
+ELSEWHERE = {"RAY_gcs_rpc_server_connect_timeout_s": "5"}
 LOCAL = {
     # Read by Ray where it looks for this machine's address: without clusters it takes the loopback one.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-    # Ray's workers are nice, by 15: beside other work they would stand still. Without Ray ours are not.
-    "RAY_worker_niceness": "0",
+    **BUSY,
 }
 """What Ray reads from the environment when it is imported; what the user has set stays."""
 
@@ -109,7 +109,7 @@ def _machine(held: Mapping[str, float]) -> Machine:
 @contextmanager
 def connected(address: str, needed_for: str = "--on") -> Iterator[Cluster]:
     """A connection for as long as it is needed: `ray` starts one here, `auto` finds the one this machine belongs to."""
-    settings = ALWAYS | (LOCAL if address == "ray" else {})
+    settings = ALWAYS | (LOCAL if address == "ray" else ELSEWHERE)
     if address == "ray":
         settings |= {"RAY_AUTH_TOKEN": secrets.token_hex(32)} if "RAY_AUTH_TOKEN_PATH" not in os.environ else {}
     for name, value in settings.items():
@@ -149,7 +149,7 @@ def _connect(ray: Any, address: str, head: Head) -> None:
     here = {"num_cpus": cores(), "include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
     try:
         if address == "ray":
-            with known_when_started(head, ray):
+            with starting(head, ray):
                 ray.init(address="local", **here, **quiet)
             if head.is_there is None:
                 known_at(head, *_place(ray.get_runtime_context().gcs_address))

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from hindsight_rl.core.interruption import SIGNALS
 from hindsight_rl.experiments.cluster.head import GONE, MISTAKE, SECONDS_BETWEEN_LOOKS, Head, answering, end_with
@@ -59,23 +59,9 @@ def in_the_hands_of_ray() -> Iterator[None]:
         _tell(LEFT)
 
 
-@contextmanager
-def known_when_started(head: Head, ray: Any) -> Iterator[None]:
-    """Know the head of a Ray of our own as soon as its process begins: Ray names it only once all others run too."""
-    services = ray._private.services
-    start: Any = getattr(services, "start_gcs_server", None)
-
-    def started(*arguments: Any, **options: Any) -> Any:
-        begun = start(*arguments, **options)
-        head.is_there = lambda: begun.process.poll() is None
-        _tell(f"{HEAD_PROCESS} {begun.process.pid}")
-        return begun
-
-    services.start_gcs_server = started
-    try:
-        yield
-    finally:
-        services.start_gcs_server = start
+def tell_head_process(process: int) -> None:
+    """Tell the guard which process the head of a Ray of our own is."""
+    _tell(f"{HEAD_PROCESS} {process}")
 
 
 def known_at(head: Head, host: str, port: int) -> None:
