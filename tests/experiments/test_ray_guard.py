@@ -1,6 +1,7 @@
 """Whatever ends the process that uses Ray, the command ends as it should: no Ray is needed to see that."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -123,6 +124,24 @@ def test_each_signal_arrives_once_and_ctrl_c_on_a_terminal_too(number: signal.Si
     assert process.returncode == 42
     os.close(here)
     os.close(there)
+
+
+def test_a_signal_from_outside_of_a_container_arrives() -> None:
+    inside = ["unshare", "--user", "--map-root-user", "--pid", "--fork"]
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*inside, "true"], capture_output=True, check=False).returncode
+    ):
+        pytest.skip("no container can be made here")
+    with subprocess.Popen(
+        [*inside, sys.executable, "-c", GUARDED + WAITING], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        (guard,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(guard), signal.SIGTERM)
+        assert process.stdout.read() == "interrupted\n"
+    assert process.returncode == 42
 
 
 def test_who_is_guarded_does_not_outlive_the_guard() -> None:

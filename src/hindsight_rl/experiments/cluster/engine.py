@@ -217,7 +217,7 @@ class RayEngine:
         """Hand a piece out again whose worker, machine or message is lost."""
         self._counts.lost += 1
         self._counts.places.pop(hand.order.number, None)
-        why = gist(error)
+        why = gist(error).partition(". ")[0].rstrip(".")  # Ray goes on with advice of its own
         if hand.tries >= MOST_TRIES:
             ledger.give_up(hand.piece, Unfinished(f"its worker was lost {hand.tries} times, last with {why}."))
             return

@@ -20,6 +20,8 @@ from hindsight_rl.rollout.orphans import end_with_parent
 
 SECONDS_TO_END = 90.0
 """For a command whose head is gone. It ends itself much sooner, or Ray does after a minute, unless something hangs."""
+BY_KERNEL = 0x80
+"""What Linux says of a signal that no process sent (SI_KERNEL)."""
 ENTERED, LEFT, HEAD_PROCESS, HEAD_PLACE = "entered", "left", "head-process", "head-place"
 """What the child tells its parent."""
 
@@ -89,8 +91,8 @@ class _Guard:
         gone_since: float | None = None
         while True:
             received = signal.sigtimedwait(self._heard, SECONDS_BETWEEN_LOOKS)
-            # What a terminal sends, and not a process, has reached the child too.
-            if received is not None and received.si_signo != signal.SIGCHLD and received.si_pid:
+            # What a terminal sends has reached the child too. Who sends from outside of a container has no number here.
+            if received is not None and received.si_signo != signal.SIGCHLD and received.si_code != BY_KERNEL:
                 os.kill(self._child, received.si_signo)
             gone = self._head.is_gone  # before it is known whether the child lives, with whom its own head ends
             ended, status = os.waitpid(self._child, os.WNOHANG)
