@@ -25,7 +25,7 @@ ROBOTS = {
     "fetch-push-continuous": f"gym:FetchPush-v4 --batches 380 {SIMULATED}",
     "fetch-pick-and-place": f"gym:FetchPickAndPlace-v4 --batches 380 {SIMULATED}",
     "fetch-slide": f"gym:FetchSlide-v4 --batches 380 {SIMULATED}",
-    "ms-pacman": "ms-pacman --batches 240 --evaluate-every 40 --evaluation-episodes 64 --runs 2",
+    "ms-pacman": "ms-pacman --batches 240 --evaluate-every 40 --evaluation-episodes 64 --runs 1",
     "maze-medium": "gym:PointMaze_Medium-v3 --batches 20 --evaluate-every 5 --evaluation-episodes 64 --runs 5",
     "maze": "gym:PointMaze_UMaze-v3 --batches 20 --evaluate-every 5 --evaluation-episodes 64 --runs 5",
 }
