@@ -56,7 +56,7 @@ def test_dials_are_rows_beside_the_estimators(monkeypatch: pytest.MonkeyPatch, t
         (["bit-flipping-2", "--checkpoint", "5"], "--checkpoint needs --run-folder"),
         (["bit-flipping-2", "--samples", "1"], "samples must be at least 2"),
         (["bit-flipping-2", "--batch-sizes", "0"], "batch_sizes must be a whole number of at least 1, not 0."),
-        (["bit-flipping-2", "--batch-sizes"], "must each name at least one"),
+        (["bit-flipping-2", "--batch-sizes"], "--batch-sizes needs a value"),
         (["bit-flipping-1", "--hidden-layers", "2"], "The exact gradient of this policy is zero"),
     ],
 )

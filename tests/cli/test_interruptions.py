@@ -19,8 +19,9 @@ from small_jobs import ENVIRONMENT, sentence, small_flags
 from hindsight_rl.cli import main
 from hindsight_rl.core import interruption
 from hindsight_rl.experiments.saving import Saver
-from hindsight_rl.records.evaluations import read_evaluations
+from hindsight_rl.records.evaluations import Evaluations, read_evaluations
 from hindsight_rl.running.progress import TrainingProgress
+from hindsight_rl.training.state import Snapshot
 
 pytestmark = pytest.mark.usefixtures("compiled_programs")
 
@@ -128,7 +129,8 @@ def test_five_times_ctrl_c_saves_once() -> None:
             press()
         saved.append(snapshot)
 
-    newest: Any = object()
+    first, returns = np.zeros(1, int), np.zeros((1, 1))
+    newest = Snapshot([], Evaluations(first, {}, first, first, {"mean_return": returns, "success_rate": returns}))
 
     def train() -> None:
         with Saver(save, 1000.0) as saver:

@@ -87,8 +87,8 @@ def test_its_own_sentence_is_the_only_one() -> None:
 
 WAITING = """
 with signals_interrupt():
-    print(os.getpid(), flush=True)
     try:
+        print(os.getpid(), flush=True)
         while True:
             time.sleep(1)
     except KeyboardInterrupt:
