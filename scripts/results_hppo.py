@@ -20,7 +20,8 @@ ROOMS = {
 }
 SIMULATED = "--evaluate-every 20 --evaluation-episodes 64 --runs 1"
 ROBOTS = {
-    "fetch-reach": "gym:FetchReach-v4 --batches 125 --evaluate-every 6 --evaluation-episodes 64 --runs 5",
+    "fetch-reach": "gym:FetchReach-v4 --batches 24 --evaluate-every 3 --evaluation-episodes 64 --runs 5",
+    "fetch-reach-long": "gym:FetchReach-v4 --batches 125 --evaluate-every 6 --evaluation-episodes 64 --runs 5",
     "fetch-push": "fetch-push --batches 135 --evaluate-every 15 --evaluation-episodes 64 --runs 5",
     "fetch-push-continuous": f"gym:FetchPush-v4 --batches 380 {SIMULATED}",
     "fetch-pick-and-place": f"gym:FetchPickAndPlace-v4 --batches 380 {SIMULATED}",
